@@ -1,0 +1,151 @@
+"""What an agent remembers: its ``AgentState``, and the check and repair that keep its history valid.
+
+A history is valid when an OpenAI-grade server accepts it: every tool call is answered by exactly one result before the
+next message, no result is an orphan, and the arguments of every call are a JSON object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pydantic_core
+
+from agent_widgets.messages import (
+    Block,
+    Msg,
+    PermissionRule,
+    ToolCallBlock,
+    ToolResultBlock,
+    new_id,
+    timestamp,
+)
+
+STATE_VERSION = 1
+INTERRUPTED_TEXT = "<system-reminder>The tool call has been interrupted by the user.</system-reminder>"
+"""What the model reads where a call was cut: AgentScope 2's text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    """Everything that must survive for a conversation to go on. A value: read it from any thread, at any time.
+
+    ``context`` holds the messages in order; while a reply is open, its unfinished message is the last. ``reply_id`` names
+    the reply that is running or paused, and is ``""`` when there is none. ``cur_iter`` counts that reply's steps.
+    """
+
+    session_id: str = field(default_factory=new_id)
+    context: tuple[Msg, ...] = ()
+    reply_id: str = ""
+    cur_iter: int = 0
+    rules: tuple[PermissionRule, ...] = ()
+    version: int = STATE_VERSION
+
+    def waiting(self) -> tuple[ToolCallBlock, ...]:
+        """The calls that wait for a person or for an outside result, in order."""
+        if not self.reply_id or not self.context or self.context[-1].id != self.reply_id:
+            return ()
+        return waiting_calls(self.context[-1])
+
+    def check(self) -> tuple[str, ...]:
+        """What a server would refuse in this history, as sentences; empty when it is valid.
+
+        Calls that wait in a paused reply are not faults: the reply has not ended.
+        """
+        faults: list[str] = []
+        for number, message in enumerate(self.context):
+            is_open = message.id == self.reply_id and message is self.context[-1]
+            faults += (f"message {number}: {fault}" for fault in _faults(message, is_open=is_open))
+        return tuple(faults)
+
+    def repair(self) -> AgentState:
+        """The same history with every fault mended, as after a crash: cut calls are closed as interrupted.
+
+        A reply that waits for a person goes on waiting. One that was running when the state was saved is ended.
+        """
+        paused = bool(self.waiting())
+        context = tuple(
+            _repaired(message, keep_waiting=paused and message.id == self.reply_id) for message in self.context
+        )
+        return replace(self, context=context, reply_id=self.reply_id if paused else "", cur_iter=self.cur_iter if paused else 0)
+
+
+def waiting_calls(message: Msg) -> tuple[ToolCallBlock, ...]:
+    """The calls of this message that are ``asking`` or ``submitted`` and have no final result."""
+    closed = {b.id for b in message.content if isinstance(b, ToolResultBlock) and b.state != "running"}
+    return tuple(
+        b for b in message.content if isinstance(b, ToolCallBlock) and b.state in ("asking", "submitted") and b.id not in closed
+    )
+
+
+def valid_arguments(text: str) -> str:
+    """``text`` if it is a JSON object; else as much of it as can be read, as a JSON object: ``{"a": 1, "b`` gives ``{"a":1}``."""
+    try:
+        if isinstance(pydantic_core.from_json(text), dict):
+            return text
+    except ValueError:
+        pass
+    try:
+        partial = pydantic_core.from_json(text, allow_partial=True)
+    except ValueError:
+        return "{}"
+    return pydantic_core.to_json(partial).decode() if isinstance(partial, dict) else "{}"
+
+
+def _faults(message: Msg, *, is_open: bool) -> list[str]:
+    calls = [b for b in message.content if isinstance(b, ToolCallBlock)]
+    results = [b for b in message.content if isinstance(b, ToolResultBlock)]
+    call_ids = [call.id for call in calls]
+    faults = [f"two calls have the id {call_id!r}" for call_id in sorted(set(call_ids)) if call_ids.count(call_id) > 1]
+    waiting = {call.id for call in waiting_calls(message)} if is_open else set[str]()
+    for call in calls:
+        answers = [r for r in results if r.id == call.id and r.state != "running"]
+        if len(answers) > 1:
+            faults.append(f"call {call.id!r} is answered {len(answers)} times")
+        if not answers and not (is_open and (call.id in waiting or call.state != "finished")):
+            faults.append(f"call {call.id!r} of {call.name!r} has no result")
+        if not is_open and valid_arguments(call.input) != call.input:
+            faults.append(f"the arguments of call {call.id!r} are not a JSON object")
+    faults += [f"result {r.id!r} answers no call" for r in results if r.id not in call_ids]
+    return faults
+
+
+def _repaired(message: Msg, *, keep_waiting: bool) -> Msg:
+    waiting = {call.id for call in waiting_calls(message)} if keep_waiting else set[str]()
+    seen_calls: set[str] = set()
+    answered: set[str] = set()
+    content: list[Block] = []
+    now = timestamp()
+    for block in message.content:
+        if isinstance(block, ToolCallBlock):
+            if block.id in seen_calls:
+                continue
+            seen_calls.add(block.id)
+            state = block.state if block.id in waiting else "finished"
+            content.append(replace(block, input=valid_arguments(block.input), state=state, finished_at=block.finished_at or now))
+        elif isinstance(block, ToolResultBlock):
+            if block.id not in seen_calls or block.id in answered:
+                continue
+            if block.state == "running" and block.id not in waiting:
+                block = replace(block, output=_with_reminder(block), state="interrupted", finished_at=now)
+            if block.state != "running":
+                answered.add(block.id)
+            content.append(block)
+        else:
+            content.append(block if block.finished_at else replace(block, finished_at=now))
+    for call in [b for b in content if isinstance(b, ToolCallBlock)]:
+        if call.id not in answered and call.id not in waiting:
+            content.append(ToolResultBlock(id=call.id, name=call.name, output=INTERRUPTED_TEXT, state="interrupted", finished_at=now))
+    if message.role != "assistant" or message.finished_reason or keep_waiting:
+        return replace(message, content=tuple(content))
+    return replace(
+        message,
+        content=tuple(content),
+        finished_at=now,
+        finished_reason="interrupted",
+        metadata={**message.metadata, "_is_interrupted": True},
+    )
+
+
+def _with_reminder(result: ToolResultBlock) -> str:
+    text = result.text()
+    return f"{text}\n{INTERRUPTED_TEXT}" if text else INTERRUPTED_TEXT

@@ -1,0 +1,416 @@
+"""The fold: events in, transcript out. State, page, export and replay are all made here, and ``js/src/transcript.ts`` is
+its twin: both fold the golden logs in ``tests/golden`` to the same transcripts.
+
+Pure values and one builder; no clock, no asyncio. The cost is linear in the text.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from io import StringIO
+from typing import Any, assert_never
+
+from agent_widgets import events as ev
+from agent_widgets.messages import (
+    Base64Source,
+    Block,
+    DataBlock,
+    ErrorInfo,
+    FinishedReason,
+    HintBlock,
+    JsonObject,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    URLSource,
+    Usage,
+)
+from agent_widgets.state import INTERRUPTED_TEXT, valid_arguments, waiting_calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """What a tool printed (``text``) or displayed (``data``, by MIME type). Never sent to the model."""
+
+    call_id: str
+    name: str
+    text: str = ""
+    data: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """What one run looks like: the assistant message so far, and what surrounds it.
+
+    ``model`` names the model called last, ``steps`` counts model calls, ``calling`` says that one is open.
+    """
+
+    message: Msg
+    model: str = ""
+    steps: int = 0
+    calling: bool = False
+    outputs: tuple[ToolOutput, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def waiting(self) -> tuple[ToolCallBlock, ...]:
+        """The calls that wait for a decision or an outside result; none once the reply has ended."""
+        return () if self.message.finished_reason else waiting_calls(self.message)
+
+
+class _OpenBlock:
+    """One block being built: the last frozen value and the text that came since."""
+
+    __slots__ = ("block", "data", "pieces")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.pieces = StringIO()
+        self.data: list[DataBlock] = []
+
+    def freeze(self) -> Block:
+        """The block with all its text; joined once per read, not once per delta."""
+        if self.pieces.tell() or self.data:
+            text = self.pieces.getvalue()
+            self.pieces = StringIO()
+            match self.block:
+                case TextBlock():
+                    self.block = replace(self.block, text=self.block.text + text)
+                case ThinkingBlock():
+                    self.block = replace(self.block, thinking=self.block.thinking + text)
+                case ToolCallBlock():
+                    self.block = replace(self.block, input=self.block.input + text)
+                case ToolResultBlock():
+                    self.block = replace(self.block, output=_joined_output(self.block, text, self.data))
+                    self.data = []
+                case DataBlock(source=Base64Source() as source):
+                    self.block = replace(self.block, source=replace(source, data=source.data + text))
+                case DataBlock() | HintBlock():
+                    pass
+        return self.block
+
+
+class TranscriptBuilder:
+    """Folds events into a ``Transcript``. ``apply`` runs on one thread; ``freeze`` may be called from any."""
+
+    def __init__(self, start: Transcript | None = None) -> None:
+        base = start or Transcript(message=Msg("assistant", (), "assistant"))
+        self._lock = threading.Lock()
+        self._frozen: Transcript | None = base
+        self._base = base
+        self._blocks: list[_OpenBlock] = [_OpenBlock(block) for block in base.message.content]
+        self._index: dict[tuple[str, str], _OpenBlock] = {_key(b.block): b for b in self._blocks}
+        self._outputs: list[tuple[ToolOutput, list[str]]] = [(output, [output.text]) for output in base.outputs]
+
+    def freeze(self) -> Transcript:
+        """The transcript so far; the same object until the next event."""
+        with self._lock:
+            if self._frozen is None:
+                content = tuple(block.freeze() for block in self._blocks)
+                outputs = tuple(replace(o, text="".join(t)) if o.data is None else o for o, t in self._outputs)
+                self._base = replace(self._base, message=replace(self._base.message, content=content), outputs=outputs)
+                self._frozen = self._base
+            return self._frozen
+
+    def apply(self, event: ev.Event) -> None:
+        """Fold one event. Events about unknown blocks are ignored: a damaged log must still be readable."""
+        with self._lock:
+            self._frozen = None
+            self._apply(event)
+
+    def _apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912 - one closed set of events, one flat match
+        match event:
+            case ev.TextBlockDeltaEvent(block_id=block_id, delta=delta):
+                self._text("text", block_id, delta)
+            case ev.ThinkingBlockDeltaEvent(block_id=block_id, delta=delta):
+                self._text("thinking", block_id, delta)
+            case ev.ToolCallDeltaEvent(tool_call_id=call_id, delta=delta):
+                self._text("tool_call", call_id, delta)
+            case ev.ToolResultTextDeltaEvent(tool_call_id=call_id, delta=delta):
+                self._text("tool_result", call_id, delta)
+            case ev.TextBlockStartEvent(block_id=block_id, created_at=at):
+                self._open(TextBlock("", id=block_id, created_at=at))
+            case ev.ThinkingBlockStartEvent(block_id=block_id, created_at=at):
+                self._open(ThinkingBlock("", id=block_id, created_at=at))
+            case ev.ToolCallStartEvent(tool_call_id=call_id, tool_call_name=name, created_at=at):
+                self._open(ToolCallBlock(id=call_id, name=name, input="", created_at=at))
+            case ev.ToolResultStartEvent(tool_call_id=call_id, tool_call_name=name, created_at=at):
+                self._open(ToolResultBlock(id=call_id, name=name, created_at=at))
+            case ev.TextBlockEndEvent(block_id=block_id, text=text, created_at=at):
+                self._change("text", block_id, finished_at=at, **({} if text is None else {"text": text}))
+            case ev.ThinkingBlockEndEvent(block_id=block_id, created_at=at):
+                self._change("thinking", block_id, finished_at=at)
+            case ev.ToolCallEndEvent(tool_call_id=call_id, created_at=at, metadata=metadata):
+                cut = metadata.get("input")
+                self._change("tool_call", call_id, finished_at=at, **({"input": cut} if isinstance(cut, str) else {}))
+            case ev.ToolResultEndEvent(tool_call_id=call_id, state=state, created_at=at, metadata=metadata):
+                self._change("tool_result", call_id, state=state, finished_at=at, metadata=metadata)
+                self._change("tool_call", call_id, state="finished")
+            case ev.DataBlockStartEvent() | ev.DataBlockDeltaEvent() | ev.DataBlockEndEvent() | ev.ToolResultDataDeltaEvent():
+                self._data(event)
+            case ev.HintBlockEvent(block_id=block_id, hint=hint, source=source, created_at=at):
+                self._open(HintBlock(hint, source, id=block_id, created_at=at, finished_at=at))
+            case ev.ReplyStartEvent() | ev.ReplyEndEvent() | ev.ModelCallStartEvent() | ev.ModelCallEndEvent():
+                self._frame(event)
+            case (
+                ev.RequireUserConfirmEvent() | ev.RequireExternalExecutionEvent() | ev.UserConfirmResultEvent() | ev.ExternalExecutionResultEvent()
+            ):
+                self._pause(event)
+            case ev.CustomEvent(name=ev.TOOL_OUTPUT, value=value):
+                self._output(value)
+            case ev.CustomEvent(name=ev.NOTICE, value={"text": str(text)}):
+                self._base = replace(self._base, notices=(*self._base.notices, text))
+            case ev.CustomEvent() | ev.UserInterruptEvent() | ev.ExceedMaxItersEvent():
+                pass
+            case _:
+                assert_never(event)
+
+    def _text(self, kind: str, block_id: str, delta: str) -> None:
+        block = self._index.get((kind, block_id))
+        if block is not None:
+            block.pieces.write(delta)
+
+    def _open(self, block: Block) -> None:
+        entry = self._index.get(_key(block))
+        if entry is not None:  # a second start (AgentScope emits one when a tool resumes): go on in the same block
+            return
+        entry = _OpenBlock(block)
+        self._blocks.append(entry)
+        self._index[_key(block)] = entry
+
+    def _change(self, kind: str, block_id: str, **changes: Any) -> None:
+        entry = self._index.get((kind, block_id))
+        if entry is not None:
+            entry.block = replace(entry.freeze(), **changes)
+
+    def _data(self, event: ev.DataBlockStartEvent | ev.DataBlockDeltaEvent | ev.DataBlockEndEvent | ev.ToolResultDataDeltaEvent) -> None:
+        match event:
+            case ev.DataBlockStartEvent():
+                source = Base64Source("", event.media_type)
+                self._open(DataBlock(source, event.name, id=event.block_id, created_at=event.created_at))
+            case ev.DataBlockDeltaEvent(url=str(url)):
+                self._change("data", event.block_id, source=URLSource(url, event.media_type))
+            case ev.DataBlockDeltaEvent():
+                self._text("data", event.block_id, event.data or "")
+            case ev.DataBlockEndEvent():
+                self._change("data", event.block_id, finished_at=event.created_at)
+            case ev.ToolResultDataDeltaEvent():
+                entry = self._index.get(("tool_result", event.tool_call_id))
+                source = URLSource(event.url, event.media_type) if event.url else Base64Source(event.data or "", event.media_type)
+                if entry is not None:
+                    entry.freeze()  # the text before this image stays before it
+                    entry.data.append(DataBlock(source, id=event.block_id, created_at=event.created_at, finished_at=event.created_at))
+                    entry.freeze()
+
+    def _frame(self, event: ev.ReplyStartEvent | ev.ReplyEndEvent | ev.ModelCallStartEvent | ev.ModelCallEndEvent) -> None:
+        base, message = self._base, self._base.message
+        match event:
+            case ev.ReplyStartEvent():
+                message = replace(message, id=event.reply_id, name=event.name, role=event.role, created_at=event.created_at)
+            case ev.ReplyEndEvent():
+                metadata = {**message.metadata, **event.metadata}
+                if event.finished_reason == "interrupted":
+                    metadata["_is_interrupted"] = True
+                message = replace(
+                    message,
+                    id=event.reply_id,
+                    finished_at=event.created_at,
+                    finished_reason=event.finished_reason,
+                    error=event.error,
+                    metadata=metadata,
+                )
+            case ev.ModelCallStartEvent():
+                base = replace(base, model=event.model_name, steps=base.steps + 1, calling=True)
+            case ev.ModelCallEndEvent():
+                base = replace(base, calling=False)
+                message = replace(message, usage=_added(message.usage or Usage(), event))
+        self._base = replace(base, message=message)
+
+    def _pause(
+        self,
+        event: ev.RequireUserConfirmEvent | ev.RequireExternalExecutionEvent | ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent,
+    ) -> None:
+        match event:
+            case ev.RequireUserConfirmEvent():
+                for call in event.tool_calls:
+                    self._change("tool_call", call.id, state="asking", suggested_rules=call.suggested_rules)
+            case ev.RequireExternalExecutionEvent():
+                for call in event.tool_calls:
+                    self._change("tool_call", call.id, state="submitted")
+            case ev.UserConfirmResultEvent():
+                for result in event.confirm_results:
+                    state = "allowed" if result.confirmed else "finished"
+                    self._change("tool_call", result.tool_call.id, state=state, input=result.tool_call.input)
+            case ev.ExternalExecutionResultEvent():
+                pass  # the results follow as TOOL_RESULT events
+
+    def _output(self, value: JsonObject) -> None:
+        call_id, name, text, data = value.get("call_id"), value.get("name"), value.get("text", ""), value.get("data")
+        if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(text, str):
+            return
+        if isinstance(data, dict):
+            self._outputs.append((ToolOutput(call_id=call_id, name=name, data=data), []))
+            return
+        for output, pieces in reversed(self._outputs):
+            if output.call_id == call_id:
+                if output.name == name and output.data is None:
+                    pieces.append(text)
+                    return
+                break
+        self._outputs.append((ToolOutput(call_id=call_id, name=name), [text]))
+
+
+def fold(transcript: Transcript | None, *events: ev.Event) -> Transcript:
+    """The transcript after these events. ``None`` starts an empty one."""
+    builder = TranscriptBuilder(transcript)
+    for event in events:
+        builder.apply(event)
+    return builder.freeze()
+
+
+def closing(
+    transcript: Transcript,
+    *,
+    session_id: str,
+    finished_reason: FinishedReason,
+    error: ErrorInfo | None = None,
+    metadata: JsonObject | None = None,
+    interrupted_text: str = INTERRUPTED_TEXT,
+) -> Iterable[ev.Event]:
+    """The events that end everything that is open in ``transcript``, and then the reply. None if it has ended.
+
+    A call whose arguments were cut gets the part that can be read, as a JSON object; every call without a result gets one
+    in state ``interrupted``.
+    """
+    message = transcript.message
+    if message.finished_reason:
+        return
+    reply_id = message.id
+    answered = {b.id for b in message.content if isinstance(b, ToolResultBlock) and b.state != "running"}
+    started = {b.id for b in message.content if isinstance(b, ToolResultBlock)}
+    for block in message.content:
+        if block.finished_at is None:
+            yield from _end_of(block, reply_id)
+    if transcript.calling:
+        yield ev.ModelCallEndEvent(
+            reply_id=reply_id, input_tokens=0, output_tokens=0, finished_reason="interrupted", metadata={"usage": "unknown"}
+        )
+    for call in message.content:
+        if isinstance(call, ToolCallBlock) and call.id not in answered:
+            if call.id not in started:
+                yield ev.ToolResultStartEvent(reply_id=reply_id, tool_call_id=call.id, tool_call_name=call.name)
+            yield ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call.id, delta=interrupted_text)
+            yield ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call.id, state="interrupted")
+    yield ev.ReplyEndEvent(
+        session_id=session_id, reply_id=reply_id, finished_reason=finished_reason, error=error, metadata=metadata or {}
+    )
+
+
+class EventLog:
+    """Events in order, with the deltas of one block joined into one: a million tokens cost their text, not their objects.
+
+    ``append`` and ``events`` may be called from any thread.
+    """
+
+    def __init__(self, events: Iterable[ev.Event] = ()) -> None:
+        self._lock = threading.Lock()
+        self._entries: list[ev.Event | _JoinedDelta] = []
+        self._open: dict[tuple[str, str], _JoinedDelta] = {}
+        for event in events:
+            self.append(event)
+
+    def append(self, event: ev.Event) -> None:
+        """Add one event."""
+        with self._lock:
+            if isinstance(event, ev.TextDelta):
+                key = ev.block_key(event)
+                joined = self._open.get(key)
+                if joined is None:
+                    joined = self._open[key] = _JoinedDelta(event)
+                    self._entries.append(joined)
+                else:
+                    joined.add(event.delta)
+            else:
+                self._entries.append(event)
+
+    def events(self) -> tuple[ev.Event, ...]:
+        """All events so far."""
+        with self._lock:
+            return tuple(entry.event() if isinstance(entry, _JoinedDelta) else entry for entry in self._entries)
+
+    def take(self) -> tuple[ev.Event, ...]:
+        """All events so far, and forget them."""
+        with self._lock:
+            taken = tuple(entry.event() if isinstance(entry, _JoinedDelta) else entry for entry in self._entries)
+            self._entries.clear()
+            self._open.clear()
+            return taken
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class _JoinedDelta:
+    """The deltas of one block as one event."""
+
+    __slots__ = ("_first", "_text")
+
+    def __init__(self, first: ev.TextDelta) -> None:
+        self._first = first
+        self._text = StringIO()
+        self._text.write(first.delta)
+
+    def add(self, delta: str) -> None:
+        self._text.write(delta)
+
+    def event(self) -> ev.TextDelta:
+        return replace(self._first, delta=self._text.getvalue())
+
+
+def _key(block: Block) -> tuple[str, str]:
+    return block.type, block.id
+
+
+def _end_of(block: Block, reply_id: str) -> Iterable[ev.Event]:
+    match block:
+        case TextBlock():
+            yield ev.TextBlockEndEvent(reply_id=reply_id, block_id=block.id)
+        case ThinkingBlock():
+            yield ev.ThinkingBlockEndEvent(reply_id=reply_id, block_id=block.id)
+        case DataBlock():
+            yield ev.DataBlockEndEvent(reply_id=reply_id, block_id=block.id)
+        case ToolCallBlock():
+            whole = valid_arguments(block.input)
+            metadata: JsonObject = {} if whole == block.input else {"input": whole}
+            yield ev.ToolCallEndEvent(reply_id=reply_id, tool_call_id=block.id, metadata=metadata)
+        case ToolResultBlock() | HintBlock():
+            pass  # results are closed after their calls; hints have no end
+        case _:
+            assert_never(block)
+
+
+def _added(usage: Usage, end: ev.ModelCallEndEvent) -> Usage:
+    return Usage(
+        input_tokens=usage.input_tokens + end.input_tokens,
+        output_tokens=usage.output_tokens + end.output_tokens,
+        cache_input_tokens=usage.cache_input_tokens + end.cache_input_tokens,
+        cache_creation_input_tokens=usage.cache_creation_input_tokens + end.cache_creation_input_tokens,
+        unknown_calls=usage.unknown_calls + (1 if end.metadata.get("usage") == "unknown" else 0),
+    )
+
+
+def _joined_output(result: ToolResultBlock, text: str, data: list[DataBlock]) -> str | tuple[TextBlock | DataBlock, ...]:
+    """Plain text stays a string; with an image it becomes blocks, in the order in which they came."""
+    output = result.output
+    if isinstance(output, str) and not data:
+        return output + text
+    blocks: list[TextBlock | DataBlock] = list(output) if not isinstance(output, str) else []
+    if isinstance(output, str) and output:
+        blocks.append(TextBlock(output, id=f"{result.id}-0", created_at=result.created_at))
+    if text:
+        blocks.append(TextBlock(text, id=f"{result.id}-{len(blocks)}", created_at=result.created_at))
+    return (*blocks, *data)

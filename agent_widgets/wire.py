@@ -1,0 +1,288 @@
+"""JSON both ways: events, states, what goes to a page and what a page sends. The only file that knows wire spelling.
+
+Values are read and written with pydantic, which ``openai`` brings. Unknown fields are ignored, so that a newer writer's
+events can be read; unknown kinds and wrong types are an ``InputError`` that says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, cast
+
+import pydantic_core
+from pydantic import Field, TypeAdapter, ValidationError
+
+from agent_widgets.errors import InputError, SavedStateError
+from agent_widgets.events import Event, TextBlockDeltaEvent, TextDelta, ThinkingBlockDeltaEvent
+from agent_widgets.messages import JsonObject, Msg
+from agent_widgets.state import STATE_VERSION, AgentState
+from agent_widgets.transcript import Transcript
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
+_EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Annotated[Event, Field(discriminator="type")], ...])
+_MSG = TypeAdapter(Msg)
+_STATE = TypeAdapter(AgentState)
+_TRANSCRIPT = TypeAdapter(Transcript)
+
+
+# -- events, messages, states ---------------------------------------------------------------------------------------
+
+
+def dump_event(event: Event) -> JsonObject:
+    """An event as JSON, field for field as AgentScope 2.0.11 spells it."""
+    return _EVENT.dump_python(event, mode="json")
+
+
+def load_event(value: object) -> Event:
+    """Read one event: a dict, or JSON text.
+
+    Raises:
+        InputError: not an event; the message says which field is wrong.
+    """
+    try:
+        return _EVENT.validate_json(value) if isinstance(value, str | bytes) else _EVENT.validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"This is not an event: {_first_fault(error)}") from error
+
+
+def load_events(value: object) -> tuple[Event, ...]:
+    """Read a list of events.
+
+    Raises:
+        InputError: not a list of events.
+    """
+    try:
+        return _EVENTS.validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"These are not events: {_first_fault(error)}") from error
+
+
+def dump_msg(message: Msg) -> JsonObject:
+    """A message as JSON, field for field as AgentScope 2.0.11 spells it."""
+    return _MSG.dump_python(message, mode="json")
+
+
+def load_msg(value: object) -> Msg:
+    """Read one message.
+
+    Raises:
+        InputError: not a message; the message says which field is wrong.
+    """
+    try:
+        return _MSG.validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"This is not a message: {_first_fault(error)}") from error
+
+
+def dump_state(state: AgentState) -> JsonObject:
+    """A state as JSON. ``load_state`` gives an equal value back."""
+    return _STATE.dump_python(state, mode="json")
+
+
+def load_state(value: object) -> AgentState:
+    """Read a state, as it was saved: call ``repair()`` before going on from one that a crash may have cut.
+
+    Raises:
+        SavedStateError: not a state, or of a version that this package does not know.
+    """
+    version = cast("dict[str, object]", value).get("version") if isinstance(value, dict) else None
+    if isinstance(version, int) and version > STATE_VERSION:
+        raise SavedStateError(
+            f"This state was saved by a newer agent-widgets (version {version}; this one reads up to {STATE_VERSION}). "
+            'Upgrade with:  pip install -U "agent-widgets"'
+        )
+    try:
+        return _STATE.validate_python(value)
+    except ValidationError as error:
+        raise SavedStateError(f"This is not a saved agent state: {_first_fault(error)}") from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in fault["loc"]) or "value"
+    return f"{where}: {fault['msg']}"
+
+
+# -- to the page ----------------------------------------------------------------------------------------------------
+
+
+def page_event(event: Event) -> JsonObject:
+    """An event as the page gets it: a delta is its type, block and text; others lose their id and empty fields."""
+    if isinstance(event, TextDelta):
+        if isinstance(event, TextBlockDeltaEvent | ThinkingBlockDeltaEvent):
+            return {"type": event.type, "block_id": event.block_id, "delta": event.delta}
+        return {"type": event.type, "tool_call_id": event.tool_call_id, "delta": event.delta}
+    return _without_empty({key: value for key, value in dump_event(event).items() if key != "id"})
+
+
+def page_transcript(transcript: Transcript, limit: int | None = None) -> JsonObject:
+    """A transcript as the page gets it, without empty fields.
+
+    ``limit`` is the most characters of text to send: the oldest blocks are left out first, and ``"cut"`` says how many
+    characters are missing.
+    """
+    value = _without_empty(_TRANSCRIPT.dump_python(transcript, mode="json"))
+    if limit is not None and len(pydantic_core.to_json(value)) > limit:
+        message = cast("JsonObject", value["message"])
+        kept, cut = _newest(cast("list[JsonObject]", message.get("content", [])), limit)
+        message["content"] = cast("Any", kept)
+        value["cut"] = cut
+        value.pop("outputs", None)
+    return value
+
+
+def _newest(blocks: list[JsonObject], limit: int) -> tuple[list[JsonObject], int]:
+    kept: list[JsonObject] = []
+    cut = 0
+    for block in reversed(blocks):
+        room = limit - sum(_text_size(b) for b in kept)
+        size = _text_size(block)
+        if size > room:
+            cut += size - max(room, 0)
+            block = {key: value[-max(room, 1) :] if isinstance(value, str) and len(value) > max(room, 256) else value for key, value in block.items()}
+        kept.append(block)
+    kept.reverse()
+    return kept, cut
+
+
+def _text_size(block: JsonObject) -> int:
+    return sum(len(value) for value in block.values() if isinstance(value, str))
+
+
+def _without_empty(value: JsonObject) -> JsonObject:
+    def clean(item: Any) -> Any:
+        if isinstance(item, dict):
+            pairs = cast("dict[str, Any]", item).items()
+            return {key: clean(part) for key, part in pairs if part is not None and part not in ({}, [])}
+        return [clean(part) for part in cast("list[Any]", item)] if isinstance(item, list) else item
+
+    return clean(value)
+
+
+def fingerprint(name: str, arguments: str) -> str:
+    """What a decision is bound to: the 64-bit FNV-1a of the tool's name and its arguments, as 16 hexadecimal digits.
+
+    It tells a stale view from a current one; it is not a defence against an attacker. ``js/src/wire.ts`` has its twin.
+    """
+    value = 0xCBF29CE484222325
+    for byte in f"{name}\n{arguments}".encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+# -- from the page --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What a page asks for. ``id`` is unique for each press of a button: it may arrive twice and is handled once."""
+
+    id: Annotated[str, Field(min_length=1, max_length=64)]
+    run_id: Annotated[str, Field(max_length=64)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello(Command):
+    """A view has appeared and has everything up to ``have``; ``page`` names the page load it belongs to."""
+
+    kind: Literal["hello"] = "hello"
+    have: int = -1
+    page: Annotated[str, Field(max_length=64)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resync(Command):
+    """A view has missed something after ``have``."""
+
+    kind: Literal["resync"] = "resync"
+    have: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop(Command):
+    """End the run: ``now``, or after the running ``step``."""
+
+    kind: Literal["stop"] = "stop"
+    after: Literal["now", "step"] = "now"
+    reason: Annotated[str, Field(max_length=10_000)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decide(Command):
+    """A decision about one call, bound to the arguments that the person saw."""
+
+    kind: Literal["decide"] = "decide"
+    call_id: str
+    fingerprint: str
+    decision: Literal["approve", "deny"]
+    reason: Annotated[str, Field(max_length=10_000)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send(Command):
+    """A person typed a prompt into the card."""
+
+    kind: Literal["send"] = "send"
+    text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(Command):
+    """Go on with a run that was stopped, without a new message."""
+
+    kind: Literal["resume"] = "resume"
+
+
+AnyCommand = Hello | Resync | Stop | Decide | Send | Resume
+_COMMAND: TypeAdapter[AnyCommand] = TypeAdapter(Annotated[AnyCommand, Field(discriminator="kind")])
+
+
+def load_command(value: object) -> AnyCommand:
+    """Read what a page sent.
+
+    Raises:
+        InputError: not a command. Nothing may be done about it.
+    """
+    try:
+        return _COMMAND.validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"not a command: {_first_fault(error)}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """One run as a page sees it: what was asked, how it stands, and what happened."""
+
+    run_id: str
+    prompt: str
+    status: JsonObject
+    transcript: Transcript = field(repr=False)
+
+    def dump(self, limit: int | None = None) -> JsonObject:
+        """As JSON: ``{"run_id", "prompt", "status", "transcript"}``."""
+        return {
+            "run_id": self.run_id,
+            "prompt": self.prompt,
+            "status": self.status,
+            "transcript": page_transcript(self.transcript, limit),
+        }
+
+
+def snapshot_message(seq: int, runs: Sequence[RunView], limit: int | None = None) -> JsonObject:
+    """Everything up to ``seq``: the synced trait, and the answer to a page that asks (``kind="full"``)."""
+    share = None if limit is None else limit // max(len(runs), 1)
+    return {"kind": "full", "seq": seq, "runs": [run.dump(share) for run in runs]}
+
+
+def events_message(seq: int, run_id: str, events: Iterable[Event], status: JsonObject | None = None) -> JsonObject:
+    """What happened since the message before: ``seq`` counts up by one for each message of a card."""
+    message: JsonObject = {"kind": "events", "seq": seq, "run_id": run_id, "events": [page_event(event) for event in events]}
+    if status is not None:
+        message["status"] = status
+    return message
+
+
+def notice_message(command_id: str, text: str) -> JsonObject:
+    """A sentence for the person whose command could not be carried out."""
+    return {"kind": "notice", "id": command_id, "text": text}
