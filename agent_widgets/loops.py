@@ -1,0 +1,67 @@
+"""The loop thread: one daemon thread with one asyncio loop, which carries runs while cells are busy.
+
+Module state with a documented life: made when first needed, ended by ``LoopThread.close()`` (tests) or with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, ClassVar, TypeVar
+
+Result = TypeVar("Result")
+
+
+class LoopThread:
+    """An asyncio loop that runs in a thread of its own."""
+
+    _one: ClassVar[LoopThread | None] = None
+    _making: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._carry, name="agent-widgets loop", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def get(cls) -> LoopThread:
+        """The one of this process."""
+        with cls._making:
+            if cls._one is None or not cls._one._thread.is_alive():
+                cls._one = cls()
+            return cls._one
+
+    def run_sync(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run ``coroutine`` on the loop and wait for it here. An interrupt of this thread cancels it, and goes on."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is on the loop thread."""
+        return threading.current_thread() is self._thread
+
+    def close(self) -> None:
+        """Cancel what runs, end the thread."""
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self.loop).result(5)
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(5)
+            self.loop.close()
+
+    def _carry(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=2)

@@ -1,0 +1,497 @@
+"""A run: one reply being carried out. It owns the task, the log and the one outcome.
+
+Law of this room: everything that changes a run happens on its loop; public methods may be called from any thread, return
+at once, and do nothing when there is nothing to do. The log is written first, listeners are told second. Who stopped is
+decided by what was asked (``StopRequest``), never by which exception came back: some agents swallow a cancel.
+
+A run is carried in *legs*: a task each, from a start or a decision to an end or a pause. While a run is paused there is
+no task at all, only its state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import time
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, get_args
+
+import pydantic_core
+
+from agent_widgets import events as ev
+from agent_widgets.backends import Backend, Inputs, prompt_of
+from agent_widgets.errors import AgentWidgetsError, InputError
+from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, ToolCallBlock, ToolResultBlock, new_id
+from agent_widgets.transcript import EventLog, Transcript, TranscriptBuilder, closing
+from agent_widgets.wire import RunView, fingerprint
+
+StopLevel = Literal["now", "step"]
+StopSource = Literal["user", "code", "kernel", "deadline", "budget"]
+RunStatus = Literal["queued", "running", "stopping", "paused", "completed", "interrupted", "exceed_max_iters", "error"]
+Listener = Callable[["Run", ev.Event | None], None]
+"""Told of each event after it is logged, and with ``None`` of each change of status; on the run's loop."""
+
+CLEAN_UP_SECONDS = 5.0
+"""How long a caller who was cancelled waits for the run's own clean-up before the cancel goes on."""
+
+_current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("agent_widgets_run", default=None)
+
+
+def current_run() -> Run | None:
+    """The run whose task is running here, or ``None``."""
+    return _current.get()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    """Who asked for a stop, how hard, why, and when (``time.monotonic()``)."""
+
+    source: StopSource
+    when: StopLevel
+    reason: str
+    at: float
+    raises: Exception | None = None
+
+    def facts(self) -> JsonObject:
+        """What ``REPLY_END`` says about it; ``stop_ms`` counts from the request to now."""
+        return {
+            "source": self.source,
+            "when": self.when,
+            "reason": self.reason,
+            "stop_ms": round((time.monotonic() - self.at) * 1000, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a person or a program decided about a waiting call. ``seen`` is the fingerprint of what was shown, if anything was."""
+
+    confirmed: bool
+    reason: str = ""
+    arguments: str | None = None
+    always: bool = False
+    seen: str | None = None
+
+
+class Waiter(Protocol):
+    """How a caller waits for a run: a notebook cell must also hear ■ and keep clicks flowing."""
+
+    async def wait(self, run: Run) -> None:
+        """Return when the run has ended."""
+        ...
+
+    def block(self, run: Run, timeout: float | None) -> bool:
+        """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough."""
+        ...
+
+
+class PlainWaiter:
+    """Waits without a notebook around it. A cancelled caller stops the run, and the cancel goes on after its clean-up."""
+
+    async def wait(self, run: Run) -> None:
+        """Return when the run has ended."""
+        try:
+            await asyncio.shield(asyncio.wrap_future(run.ended))
+        except asyncio.CancelledError:
+            run.stop(reason="the caller was cancelled")
+            await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
+            raise
+
+    def block(self, run: Run, timeout: float | None) -> bool:
+        """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough."""
+        return bool(concurrent.futures.wait([run.ended], timeout).done)
+
+
+class Run:
+    """One reply being carried out: await it for the reply, read ``status``, ``events`` and ``text`` at any time."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        inputs: Inputs,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        session_id: str = "",
+        waiter: Waiter | None = None,
+        on_pause: Callable[[Run], None] | None = None,
+        keeps_pause: bool = True,
+    ) -> None:
+        """Prepare a run; ``start()`` begins it.
+
+        Args:
+            backend: What to drive.
+            inputs: What the reply starts from.
+            loop: Where its task lives. It must run; it may run in another thread.
+            session_id: Put into the events that the run itself adds.
+            waiter: How ``await run`` and ``wait`` wait.
+            on_pause: Called on the loop when the reply pauses: a policy may decide here.
+            keeps_pause: Whether a pause leaves the run alive (a card decides) or ends it (``reply()`` returns).
+        """
+        self.run_id = new_id()[:12]
+        self.backend = backend
+        self.prompt = prompt_of(inputs)
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self.ahead = 0
+        self.note = ""
+        self.resume_with: Callable[[], Run] | None = None
+        self._inputs = inputs
+        self._loop = loop
+        self._context = contextvars.copy_context()
+        self._session_id = session_id
+        self._waiter: Waiter = waiter or PlainWaiter()
+        self._on_pause = on_pause
+        self._keeps_pause = keeps_pause
+        self._log = EventLog()
+        self._builder = TranscriptBuilder()
+        self._listeners: list[Listener] = []
+        self._status: RunStatus = "queued"
+        self._leg: asyncio.Task[None] | None = None
+        self._begun = self._closed = False
+        self._stop: StopRequest | None = None
+        self._decisions: dict[str, Decision] = {}
+        self._answers: dict[str, ToolResultBlock] = {}
+        self._error: BaseException | None = None
+        self._started_at = self._ended_at = 0.0
+
+    # -- read, from any thread ----------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> RunStatus:
+        """queued, running, stopping, paused, or the outcome: completed, interrupted, exceed_max_iters, error."""
+        return self._status
+
+    @property
+    def events(self) -> tuple[ev.Event, ...]:
+        """What has happened so far; the deltas of one block are joined into one."""
+        return self._log.events()
+
+    @property
+    def transcript(self) -> Transcript:
+        """The fold of the events."""
+        return self._builder.freeze()
+
+    @property
+    def reply(self) -> Msg:
+        """The reply's message, as far as it has come."""
+        return self.transcript.message
+
+    @property
+    def text(self) -> str:
+        """The text of the answer, as far as it has come."""
+        return self.reply.get_text_content() or ""
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception behind the outcome ``error``."""
+        return self._error
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was started, until it ended."""
+        return (self._ended_at or time.monotonic()) - self._started_at if self._started_at else 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the outcome is known and final."""
+        return self.ended.done()
+
+    def status_facts(self) -> JsonObject:
+        """The status as a page gets it."""
+        facts: JsonObject = {"state": self._status, "elapsed": round(self.elapsed, 2)}
+        if self._status == "queued":
+            facts["ahead"] = self.ahead
+        if self._stop is not None:
+            facts["stop"] = {"source": self._stop.source, "when": self._stop.when, "reason": self._stop.reason}
+        if self.note:
+            facts["note"] = self.note
+        return facts
+
+    def view(self) -> RunView:
+        """The run as a page sees it."""
+        return RunView(run_id=self.run_id, prompt=self.prompt, status=self.status_facts(), transcript=self.transcript)
+
+    def __repr__(self) -> str:
+        usage = self.reply.usage
+        tokens = f", {usage.input_tokens} + {usage.output_tokens} tokens" if usage else ""
+        text = self.text.replace("\n", " ")
+        return f"<Run {self._status} in {self.elapsed:.1f} s{tokens}: {text[:60]}{'…' if len(text) > 60 else ''}>"
+
+    # -- control, from any thread -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin. Before that the run is queued, and ``stop`` takes it out."""
+        self._call(self._start)
+
+    def wait_behind(self, ahead: int) -> None:
+        """Say how many runs are before this one in its queue."""
+        self.ahead = ahead
+        self._call(self._set_status, self._status)
+
+    def stop(self, after: StopLevel = "now", reason: str = "", *, source: StopSource = "code", raises: Exception | None = None) -> None:
+        """End the run: at once, or after the running step. A paused run is ended, an ended one left alone.
+
+        Args:
+            after: "now" cuts what runs; "step" lets the running step finish.
+            reason: Recorded, and shown on the card.
+            source: Who asks.
+            raises: What ``await run`` shall raise, if this stop is what ends it.
+
+        Raises:
+            InputError: ``after`` is neither "now" nor "step".
+        """
+        if after not in get_args(StopLevel):
+            raise InputError(f"stop(after={after!r}): it must be 'now' or 'step'.")
+        self._call(self._stop_on_loop, StopRequest(source=source, when=after, reason=reason, at=time.monotonic(), raises=raises))
+
+    def approve(self, call_id: str | None = None, *, arguments: JsonObject | str | None = None, always: bool = False) -> None:
+        """Let a waiting call run, or all that wait. ``arguments`` replaces what the model asked for.
+
+        Args:
+            call_id: Which call; ``None``: all that wait.
+            arguments: New arguments, as a dict or JSON text.
+            always: Also allow this tool from now on in this conversation.
+        """
+        text = arguments if isinstance(arguments, str) or arguments is None else pydantic_core.to_json(arguments).decode()
+        self._call(self.decide, call_id, Decision(confirmed=True, arguments=text, always=always))
+
+    def deny(self, call_id: str | None = None, reason: str = "", *, stop: bool = False) -> None:
+        """Refuse a waiting call, or all that wait. The model reads ``reason`` word for word and goes on, unless ``stop``."""
+        self._call(self.decide, call_id, Decision(confirmed=False, reason=reason))
+        if stop:
+            self.stop(reason=reason, source="user")
+
+    def answer(self, call_id: str, result: str) -> None:
+        """Give the result of a call that waits for an outside one."""
+        self._call(self._answer, call_id, result)
+
+    def resume(self) -> Run:
+        """Go on after an interrupted or failed run without a new message. Gives the run that does.
+
+        Raises:
+            AgentWidgetsError: this run has not ended, or belongs to no session.
+        """
+        if not self.is_over or self.resume_with is None:
+            raise AgentWidgetsError(f"resume(): this run is {self._status}; only a run of a session that has ended can be resumed.")
+        return self.resume_with()
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Block until the run has ended, at most ``timeout`` seconds; gives the run itself.
+
+        Raises:
+            TimeoutError: it has not ended in time. It goes on.
+        """
+        if not self._waiter.block(self, timeout):
+            raise TimeoutError(f"The run is still {self._status} after {timeout} s. It goes on; stop it with run.stop().")
+        return self
+
+    def _ipython_display_(self) -> None:
+        """As the last line of a cell: the card shows it already."""
+
+    def __await__(self) -> Generator[object, None, Msg]:
+        return self._wait_for_reply().__await__()
+
+    async def _wait_for_reply(self) -> Msg:
+        await self._waiter.wait(self)
+        return self.result()
+
+    def result(self) -> Msg:
+        """The reply of a run that ended.
+
+        Raises:
+            Exception: what made the run fail, if it did.
+        """
+        if self._error is not None:
+            raise self._error
+        return self.reply
+
+    # -- on the loop --------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Tell ``listener`` of everything from now on; call the result to stop. On the loop, or before ``start``."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def decide(self, call_id: str | None, decision: Decision) -> str:
+        """Take a decision; it counts when the reply has parked. Gives ``""``, or a sentence that says why it does not count."""
+        if self.is_over:
+            return "This run has already ended; nothing was executed."
+        waiting = [call for call in self.transcript.waiting if call.state == "asking" and call.id not in self._decisions]
+        chosen = [call for call in waiting if call_id in (None, call.id)]
+        if not chosen:
+            return "This call is not waiting for a decision any more; nothing was executed by this click."
+        for call in chosen:
+            if decision.seen is not None and decision.seen != fingerprint(call.name, call.input):
+                return "The arguments have changed since this view was drawn; nothing was executed. Look again and decide."
+            self._decisions[call.id] = decision
+        self._go_on()
+        return ""
+
+    def _answer(self, call_id: str, result: str) -> None:
+        call = next((c for c in self.transcript.waiting if c.id == call_id and c.state == "submitted"), None)
+        if call is not None and call_id not in self._answers:
+            self._answers[call_id] = ToolResultBlock(id=call_id, name=call.name, output=result, state="success")
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Start a leg with the decisions that wait; while a leg runs they wait for its end."""
+        if self._status != "paused":
+            return
+        calls = {call.id: call for call in self.transcript.waiting}
+        ready = {call_id: decision for call_id, decision in self._decisions.items() if call_id in calls}
+        answers = tuple(block for call_id, block in self._answers.items() if call_id in calls)
+        reply_id = self.reply.id
+        if ready:
+            results = tuple(_confirm_result(calls[call_id], decision) for call_id, decision in ready.items())
+            self._start_leg(ev.UserConfirmResultEvent(reply_id=reply_id, confirm_results=results))
+        elif answers:
+            self._start_leg(ev.ExternalExecutionResultEvent(reply_id=reply_id, execution_results=answers))
+
+    def _call(self, function: Callable[..., object], *args: object) -> None:
+        """Hand over to the loop, in the context of the cell that made the run (ipykernel 7 finds the cell in it)."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *args, context=self._context)
+
+    def _start(self) -> None:
+        if self._status == "queued" and self._leg is None:
+            self._started_at = time.monotonic()
+            self._start_leg(self._inputs)
+
+    def _start_leg(self, inputs: Inputs) -> None:
+        self._begun = False
+        self._set_status("stopping" if isinstance(inputs, ev.UserInterruptEvent) else "running")
+        self._leg = self._loop.create_task(self._carry(inputs), name=f"agent-widgets run {self.run_id}", context=self._context)
+        self._leg.add_done_callback(self._leg_done)
+
+    async def _carry(self, inputs: Inputs) -> None:
+        self._begun = True
+        _current.set(self)
+        if isinstance(inputs, ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent | ev.UserInterruptEvent):
+            self._emit(inputs)
+            if self._stop is not None and not isinstance(inputs, ev.UserInterruptEvent):
+                self._cancel()  # the decision is recorded, and nothing that it allows begins
+        elif self._stop is not None:
+            return  # stopped between start() and this first step
+        await self.backend.run(inputs, self._emit)
+
+    def _stop_on_loop(self, request: StopRequest) -> None:
+        match self._status:
+            case "queued":
+                self._stop = request
+                self._started_at = self._started_at or time.monotonic()
+                self._end("interrupted")
+            case "running":
+                self._stop = request
+                if not self._begun:
+                    request = replace(request, when="now")  # no step has begun: ending now loses nothing
+                elif request.when == "now" or not self.backend.stop_after_step():
+                    self._cancel()
+                self._set_status("stopping")
+            case "stopping":
+                if self._stop is not None and self._stop.when == "step" and request.when == "now":
+                    self._stop = request
+                    self._cancel()
+                    self._set_status("stopping")
+            case "paused":
+                self._stop = request
+                self._start_leg(ev.UserInterruptEvent(reply_id=self.reply.id))
+            case "completed" | "interrupted" | "exceed_max_iters" | "error":
+                pass
+
+    def _cancel(self) -> None:
+        if self._leg is not None:
+            self._leg.cancel("agent_widgets: stopped")
+
+    def _leg_done(self, leg: asyncio.Task[None]) -> None:
+        self._leg = None
+        error = None if leg.cancelled() else leg.exception()
+        transcript = self._builder.freeze()
+        ended = transcript.message.finished_reason
+        if ended is not None:
+            self._error = error if ended == "error" else None
+            self._finish(ended)
+        elif transcript.waiting and error is None and not leg.cancelled() and self._stop is None:
+            self._park()
+        elif transcript.waiting and self._stop is not None and error is None and not leg.cancelled():
+            self._start_leg(ev.UserInterruptEvent(reply_id=transcript.message.id))  # it parked while it was being stopped
+        elif self._stop is not None or leg.cancelled():
+            self._end("interrupted")
+        elif error is not None:
+            self._error = error
+            self._end("error", ErrorInfo(type=type(error).__name__, message=str(error)))
+        else:
+            self._end("completed")
+
+    def _park(self) -> None:
+        self._set_status("paused")
+        if not self._keeps_pause:
+            self._finish("paused")
+            return
+        self._go_on()
+        if self._status == "paused" and self._on_pause is not None:
+            self._on_pause(self)
+
+    def _end(self, outcome: FinishedReason, error: ErrorInfo | None = None) -> None:
+        """Close what the backend left open, then finish."""
+        for event in closing(self._builder.freeze(), session_id=self._session_id, finished_reason=outcome, error=error):
+            self._emit(event)
+        self._finish(outcome)
+
+    def _finish(self, outcome: RunStatus) -> None:
+        if outcome == "interrupted" and self._stop is not None:
+            self._error = self._stop.raises
+        self._ended_at = time.monotonic()
+        self._set_status(outcome)
+        self.ended.set_result(None)
+
+    def _emit(self, event: ev.Event) -> None:
+        """Log first, tell second. Nothing is logged after the end."""
+        if self._closed:
+            return
+        if isinstance(event, ev.ReplyEndEvent):
+            self._closed = True
+            if self._stop is not None and event.finished_reason == "interrupted":
+                event = replace(event, metadata={**event.metadata, **self._stop.facts()})
+        self._log.append(event)
+        self._builder.apply(event)
+        for listener in tuple(self._listeners):
+            listener(self, event)
+
+    def _set_status(self, status: RunStatus) -> None:
+        self._status = status
+        for listener in tuple(self._listeners):
+            listener(self, None)
+
+
+async def together(work: Mapping[str, Coroutine[object, object, None]], *, patience: float, left_behind: Callable[[str], None]) -> None:
+    """Run coroutines side by side until all have ended. When cancelled, cancel them all and wait ``patience`` seconds.
+
+    Not a ``TaskGroup``: that waits for ever for one that swallows its cancel. Who does not end in time is named to
+    ``left_behind``.
+    """
+    if not work:
+        return
+    tasks = {asyncio.create_task(coroutine, name=name): name for name, coroutine in work.items()}
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        _, stubborn = await asyncio.wait(tasks, timeout=patience)
+        for task in stubborn:
+            left_behind(tasks[task])
+        raise
+    for task in tasks:
+        task.result()
+
+
+def _confirm_result(call: ToolCallBlock, decision: Decision) -> ev.ConfirmResult:
+    if decision.arguments is not None:
+        call = replace(call, input=decision.arguments)
+    return ev.ConfirmResult(
+        confirmed=decision.confirmed,
+        tool_call=call,
+        rules=call.suggested_rules if decision.always else None,
+        reason=decision.reason,
+    )
