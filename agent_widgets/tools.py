@@ -1,0 +1,230 @@
+"""Tools: a function, its schema, how it is executed, and how its printing finds its card.
+
+pydantic makes the schema from the signature and validates the arguments. An async tool runs on the run's loop and is
+cancelled there; a sync one runs in a worker thread, which nobody can kill: it may ask ``stop_requested()``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+import traceback
+import typing
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast, overload
+
+import anyio.to_thread
+import pydantic
+import pydantic_core
+
+from agent_widgets.backends import ToolSpec
+from agent_widgets.errors import InputError, ToolDefinitionError
+from agent_widgets.messages import DataBlock, JsonObject, TextBlock, ToolResultState
+
+MAX_OUTPUT_CHARACTERS = 50_000
+"""A longer result is cut, with its size said: it would fill the model's context."""
+
+THREAD_GRACE_SECONDS = 0.2
+"""How long a stopped sync tool may take to notice, before its result says that it still runs."""
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+Sink = Callable[[str, JsonObject], None]
+"""Takes what a tool prints (``"stdout"``/``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``). Any thread."""
+
+output_sink: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("agent_widgets_sink", default=None)
+"""Where this tool's printing goes. A context variable: worker threads that copy their context inherit it."""
+
+_stopping: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("agent_widgets_stopping", default=None)
+
+
+def stop_requested() -> bool:
+    """Whether the run that this tool works for is being stopped. Ask it in the loop of a long sync tool, and return."""
+    event = _stopping.get()
+    return event is not None and event.is_set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutcome:
+    """How an execution ended: the state, what the model reads, and what only the person sees."""
+
+    state: ToolResultState
+    content: tuple[TextBlock | DataBlock, ...]
+    metadata: JsonObject = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function that a model may call. Calling it calls the function."""
+
+    name: str
+    description: str
+    function: Callable[..., Any]
+    arguments: type[pydantic.BaseModel]
+    confirm: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """As a model is told about it."""
+        schema = self.arguments.model_json_schema()
+        schema.pop("title", None)
+        for part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).values():
+            part.pop("title", None)
+        return ToolSpec(name=self.name, description=self.description, parameters=schema)
+
+    async def execute(self, arguments: str) -> ToolOutcome:
+        """Run it with ``arguments``, JSON text. A failure is an outcome, not an exception; a cancel is raised."""
+        try:
+            values = self.arguments.model_validate_json(arguments or "{}")
+        except pydantic.ValidationError as error:
+            return failed(f"The arguments do not fit {self.name}: {_faults(error)}")
+        given = {name: getattr(values, name) for name in type(values).model_fields}
+        stopping = threading.Event()
+        _stopping.set(stopping)
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                result = await cast("Callable[..., Awaitable[object]]", self.function)(**given)
+            else:
+                result = await _in_thread(lambda: self.function(**given), stopping)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return failed(f"{self.name} was cancelled from inside.")
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is a result that the model reads
+            return failed(f"{type(error).__name__}: {error}", traceback="".join(traceback.format_exception(error)))
+        return succeeded(result)
+
+
+@overload
+def tool(function: AnyFunction, /) -> Tool: ...
+@overload
+def tool(*, name: str | None = None, confirm: bool = False) -> Callable[[AnyFunction], Tool]: ...
+def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = None, confirm: bool = False) -> Any:
+    """Make a function a tool. Its signature is the schema, its docstring tells the model when and how to use it.
+
+    Args:
+        function: Async (cancelled on Stop) or sync (run in a thread; see ``stop_requested``).
+        name: What the model calls it; the function's name if ``None``.
+        confirm: Ask a person before each call.
+
+    Raises:
+        ToolDefinitionError: a parameter without an annotation, ``*args``, or a docstring that says nothing.
+    """
+    if function is None:
+        return lambda function: _made(function, name, confirm=confirm)
+    return _made(function, name, confirm=confirm)
+
+
+def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    """The tools of an agent, by name; plain functions become tools.
+
+    Raises:
+        InputError: two have one name, or one is not a function.
+    """
+    found: dict[str, Tool] = {}
+    for item in tools:
+        if not callable(item):  # pyright: ignore[reportUnnecessaryComparison] - untyped callers exist
+            raise InputError(f"tools: {item!r} is not a function. Give functions, or functions with @tool.")
+        made = item if isinstance(item, Tool) else _made(item, None, confirm=False)
+        if made.name in found:
+            raise InputError(f"tools: two tools are called {made.name!r}; a model could not tell them apart. Use @tool(name=…).")
+        found[made.name] = made
+    return found
+
+
+def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> Tool:
+    tool_name = name or getattr(function, "__name__", type(function).__name__)
+    description = inspect.getdoc(function) or ""
+    if len(description.split()) < 2:  # noqa: PLR2004 - one word tells a model nothing
+        raise ToolDefinitionError(
+            tool_name,
+            "its docstring says nothing, so a model cannot know when to use it. Write one sentence: what it does, and what it gives back.",
+        )
+    return Tool(name=tool_name, description=description, function=function, arguments=_arguments_of(function, tool_name), confirm=confirm)
+
+
+def _arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic.BaseModel]:
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+        fields: dict[str, Any] = {}
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+                raise ToolDefinitionError(tool_name, f"a model gives arguments by name, so {parameter} cannot be filled. Name each parameter.")
+            if parameter.name not in hints:
+                raise ToolDefinitionError(
+                    tool_name, f"the parameter {parameter.name!r} has no annotation. Write for example  {parameter.name}: str  to tell a model what to send."
+                )
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[parameter.name] = (hints[parameter.name], default)
+        made = pydantic.create_model(tool_name, __config__=pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
+        made.model_json_schema()
+    except (NameError, TypeError, pydantic.errors.PydanticUserError) as error:
+        raise ToolDefinitionError(tool_name, f"its annotations cannot be sent to a model as JSON: {error}".split("\n", maxsplit=1)[0]) from error
+    return made
+
+
+async def _in_thread(call: Callable[[], object], stopping: threading.Event) -> object:
+    """Run in a worker thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def work() -> object:
+        try:
+            return call()
+        finally:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(ended.set)
+
+    try:
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+    except asyncio.CancelledError:
+        stopping.set()
+        _, still_running = await asyncio.wait([asyncio.ensure_future(ended.wait())], timeout=THREAD_GRACE_SECONDS)
+        for waiter in still_running:
+            waiter.cancel()
+        if still_running:
+            raise asyncio.CancelledError(STILL_RUNNING) from None
+        raise
+
+
+STILL_RUNNING = "the tool's thread is still running"
+"""Carried by the ``CancelledError`` of a sync tool that did not notice the stop."""
+
+
+def succeeded(result: object) -> ToolOutcome:
+    """A result as a model reads it: text as it is, blocks as they are, everything else as JSON; cut when it is huge."""
+    items = cast("list[object]", list(cast("Sequence[object]", result))) if isinstance(result, list | tuple) else [result]
+    if items and all(isinstance(item, TextBlock | DataBlock) for item in items):
+        return ToolOutcome(state="success", content=tuple(cast("list[TextBlock | DataBlock]", items)))
+    return ToolOutcome(state="success", content=(TextBlock(_cut(_text_of(result))),))
+
+
+def failed(message: str, **metadata: str) -> ToolOutcome:
+    """A failure as a model reads it; ``metadata`` is for the person."""
+    return ToolOutcome(state="error", content=(TextBlock(_cut(message)),), metadata=dict(metadata))
+
+
+def _text_of(result: object) -> str:
+    if result is None:
+        return "(done, no output)"
+    if isinstance(result, str):
+        return result
+    try:
+        return pydantic_core.to_json(result).decode()
+    except (pydantic_core.PydanticSerializationError, UnicodeDecodeError, ValueError):
+        return str(result)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_OUTPUT_CHARACTERS:
+        return text
+    return f"{text[:MAX_OUTPUT_CHARACTERS]}\n[cut: {MAX_OUTPUT_CHARACTERS:,} of {len(text):,} characters are shown]"
+
+
+def _faults(error: pydantic.ValidationError) -> str:
+    return "; ".join(f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}" for fault in error.errors(include_url=False))
