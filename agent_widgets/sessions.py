@@ -1,0 +1,188 @@
+"""Sessions: an agent with its state and its runs in this process, found again by the next cell.
+
+One run at a time touches an agent: a second one waits its turn, a paused one keeps it. Module state: the registry of
+sessions by name; ``Session.close`` takes one out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from agent_widgets.adapters import as_backend
+from agent_widgets.agent import Agent
+from agent_widgets.backends import Backend, Inputs
+from agent_widgets.errors import InputError
+from agent_widgets.loops import LoopThread
+from agent_widgets.runs import Run, StopLevel, Waiter
+from agent_widgets.state import AgentState
+from agent_widgets.store import read_session, write_session
+
+_sessions: dict[str, Session] = {}
+_registry_lock = threading.Lock()
+
+
+def sessions() -> tuple[Session, ...]:
+    """The sessions of this kernel, oldest first."""
+    with _registry_lock:
+        return tuple(_sessions.values())
+
+
+def session_of(agent: object, name: str | None = None) -> Session:
+    """The session of this agent: the one that exists, or a new one.
+
+    Args:
+        agent: Ours, or a foreign one that an adapter knows.
+        name: Its name, if it is new; made from the agent's name if ``None``.
+    """
+    for session in sessions():
+        if session.agent is agent:
+            return session
+    return Session(agent, name)
+
+
+class Session:
+    """An agent and its runs. All methods: any thread, they return at once."""
+
+    def __init__(self, agent: object, name: str | None = None, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Make a session; it is listed in ``sessions()`` until ``close()``.
+
+        Args:
+            agent: Ours, or a foreign one that an adapter knows.
+            name: Unique in this kernel; made from the agent's name if ``None``.
+            loop: Where runs are carried; the loop thread if ``None``.
+
+        Raises:
+            InputError: not an agent, or the name is taken by another agent's session.
+        """
+        self.agent = agent
+        self.backend: Backend = as_backend(agent)
+        self._loop = loop or LoopThread.get().loop
+        self._lock = threading.Lock()
+        self._runs: list[Run] = []
+        self._queue: deque[tuple[Run, bool]] = deque()
+        self._current: Run | None = None
+        with _registry_lock:
+            if name in _sessions:
+                raise InputError(f"There is a session called {name!r} already. Choose another name, or close that one.")
+            self.name = name or _free_name(self.backend.name)
+            _sessions[self.name] = self
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Its runs, oldest first."""
+        return tuple(self._runs)
+
+    @property
+    def state(self) -> AgentState | None:
+        """The agent's state; ``None`` for a foreign agent, whose state is its own."""
+        return self.agent.state if isinstance(self.agent, Agent) else None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where its runs are carried."""
+        return self._loop
+
+    def run(
+        self,
+        prompt: Inputs = None,
+        reset: bool = False,  # noqa: FBT001, FBT002 - agentling's and smolagents' signature
+        *,
+        waiter: Waiter | None = None,
+        on_pause: Callable[[Run], None] | None = None,
+        before_start: Callable[[Run], None] | None = None,
+    ) -> Run:
+        """Start a run, or queue it behind the one that is busy.
+
+        Args:
+            prompt: What the reply starts from; ``None``: go on where it stopped.
+            reset: Begin a fresh conversation, when its turn comes.
+            waiter: How ``await run`` and ``run.wait`` wait.
+            on_pause: Called on the loop when the reply pauses.
+            before_start: Called with the run before anything can happen to it: a card attaches itself here.
+        """
+        run = Run(
+            self.backend,
+            prompt,
+            loop=self._loop,
+            session_id=self.state.session_id if self.state else "",
+            waiter=waiter,
+            on_pause=on_pause,
+        )
+        run.resume_with = lambda: self.run(None, waiter=waiter, on_pause=on_pause, before_start=before_start)
+        if before_start is not None:
+            before_start(run)
+        with self._lock:
+            self._runs.append(run)
+            self._queue.append((run, reset))
+            if self._current is not None:
+                run.wait_behind(len(self._queue))
+        run.ended.add_done_callback(lambda _: self._next())
+        self._next()
+        return run
+
+    def interrupt(self, after: StopLevel = "now", reason: str = "") -> None:
+        """Stop the run that is busy or paused; nothing if there is none. Runs that wait their turn go on waiting for it."""
+        run = self._current
+        if run is not None:
+            run.stop(after, reason)
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a file (mode 0600), whole or not at all."""
+        write_session(Path(path), self.name, self.backend.dump())
+
+    @classmethod
+    def load(cls, path: str | Path, agent: object) -> Session:
+        """Put a saved state into ``agent`` and give its session. Tools, model and instructions are the agent's own.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            SavedStateError: the file is damaged or from a newer version; neither it nor the agent was changed.
+        """
+        name, state = read_session(Path(path))
+        as_backend(agent).load(state)
+        taken = any(session.name == name and session.agent is not agent for session in sessions())
+        return session_of(agent, None if taken else name)
+
+    def close(self) -> None:
+        """Stop what runs or waits, and leave the registry."""
+        with self._lock:
+            waiting = [run for run, _ in self._queue]
+        for run in [*waiting, self._current]:
+            if run is not None:
+                run.stop(reason="the session was closed")
+        with _registry_lock:
+            _sessions.pop(self.name, None)
+
+    def __repr__(self) -> str:
+        return f"<Session {self.name!r}: {len(self._runs)} runs, {self._current.status if self._current else 'idle'}>"
+
+    def _next(self) -> None:
+        """Start the run whose turn it is. Any thread."""
+        with self._lock:
+            if self._current is not None and not self._current.is_over:
+                return
+            self._current = None
+            while self._queue:
+                run, reset = self._queue.popleft()
+                if not run.is_over:
+                    self._current = run
+                    break
+            for place, (waiting, _) in enumerate(self._queue):
+                waiting.wait_behind(place + 1)
+            started = self._current
+        if started is not None:
+            if reset:
+                self.backend.load({})
+            started.start()
+
+
+def _free_name(wanted: str) -> str:
+    name, number = wanted, 1
+    while name in _sessions:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
