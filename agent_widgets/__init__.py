@@ -1,0 +1,104 @@
+"""agent-widgets: a live, stoppable agent in a notebook cell.
+
+The rooms, from the bottom up; a module imports only from those before it::
+
+    errors, messages, events, state, transcript, wire      values: what is said, what happened, how it is spelled
+    backends, loops, runs                                  the protocols, the loop thread, one reply being carried
+    tools, models/, reasoning, agent                       our own agent
+    adapters/                                              other people's agents
+    pacing, store, sessions                                state across cells, on disk, and when a card speaks
+    tap, capture, kernel                                   the kernel: early commands, printing tools, ■
+    export, widget, chat, magics                           what is on the screen
+"""
+
+from __future__ import annotations
+
+from agent_widgets.agent import Agent
+from agent_widgets.chat import chat
+from agent_widgets.errors import (
+    AgentBusyError,
+    AgentInterruptedError,
+    AgentStopped,
+    AgentWidgetsError,
+    ConfirmationRequiredError,
+    InputError,
+    MissingPackageError,
+    ModelError,
+    ModelSetupError,
+    NotWaitingError,
+    SavedStateError,
+    ToolDefinitionError,
+)
+from agent_widgets.events import (
+    ConfirmResult,
+    Event,
+    ExternalExecutionResultEvent,
+    ReplyEndEvent,
+    RequireExternalExecutionEvent,
+    RequireUserConfirmEvent,
+    UserConfirmResultEvent,
+    UserInterruptEvent,
+)
+from agent_widgets.magics import load_ipython_extension, unload_ipython_extension
+from agent_widgets.messages import (
+    AssistantMsg,
+    DataBlock,
+    HintBlock,
+    Msg,
+    SystemMsg,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMsg,
+)
+from agent_widgets.runs import Run
+from agent_widgets.sessions import Session, sessions
+from agent_widgets.state import AgentState
+from agent_widgets.tools import Tool, stop_requested, tool
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "AgentBusyError",
+    "AgentInterruptedError",
+    "AgentState",
+    "AgentStopped",
+    "AgentWidgetsError",
+    "AssistantMsg",
+    "ConfirmResult",
+    "ConfirmationRequiredError",
+    "DataBlock",
+    "Event",
+    "ExternalExecutionResultEvent",
+    "HintBlock",
+    "InputError",
+    "MissingPackageError",
+    "ModelError",
+    "ModelSetupError",
+    "Msg",
+    "NotWaitingError",
+    "ReplyEndEvent",
+    "RequireExternalExecutionEvent",
+    "RequireUserConfirmEvent",
+    "Run",
+    "SavedStateError",
+    "Session",
+    "SystemMsg",
+    "TextBlock",
+    "ThinkingBlock",
+    "Tool",
+    "ToolCallBlock",
+    "ToolDefinitionError",
+    "ToolResultBlock",
+    "UserConfirmResultEvent",
+    "UserInterruptEvent",
+    "UserMsg",
+    "chat",
+    "load_ipython_extension",
+    "sessions",
+    "stop_requested",
+    "tool",
+    "unload_ipython_extension",
+]

@@ -1,0 +1,163 @@
+"""``chat()``: put a run on the screen. A card in a notebook, streamed text in a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, get_args, overload
+
+from agent_widgets import events as ev
+from agent_widgets.backends import Inputs
+from agent_widgets.errors import ConfirmationRequiredError, InputError
+from agent_widgets.kernel import NotebookKernel
+from agent_widgets.messages import Msg
+from agent_widgets.runs import Run
+from agent_widgets.sessions import Session, session_of
+from agent_widgets.widget import AgentWidget
+
+OnConfirm = Literal["ask", "deny", "allow", "raise"]
+NOBODY_THERE = "Nobody is there to ask (the notebook runs without a page), so the call was denied by default."
+
+
+@overload
+def chat(agent: object, prompt: str | Msg | Sequence[Msg], *, session: str | Session | None = None, on_confirm: OnConfirm = "ask") -> Run: ...
+@overload
+def chat(agent: object, prompt: None = None, *, session: str | Session | None = None, on_confirm: OnConfirm = "ask") -> Run | None: ...
+def chat(
+    agent: object,
+    prompt: str | Msg | Sequence[Msg] | None = None,
+    *,
+    session: str | Session | None = None,
+    on_confirm: OnConfirm = "ask",
+) -> Run | None:
+    """Put a run of ``agent`` into this cell; the cell ends at once, the run goes on. ``await`` it to wait for the reply.
+
+    Args:
+        agent: An ``Agent``, or a foreign agent that an adapter knows. Its session is found again by the next cell.
+        prompt: What to ask. Without one: go on with what was stopped; for a fresh or finished conversation, a card with a
+            box to type in (then there is no run yet, and the result is ``None``).
+        session: A session, or the name for a new one.
+        on_confirm: Who decides about calls that need confirmation: "ask" (a person; denied at once where nobody is there),
+            "deny", "allow", or "raise" (the run fails).
+
+    Raises:
+        InputError: not an agent, or an argument that cannot work.
+    """
+    if on_confirm not in get_args(OnConfirm):
+        raise InputError(f"on_confirm is {on_confirm!r}; it must be one of {', '.join(get_args(OnConfirm))}.")
+    held = session if isinstance(session, Session) else session_of(agent, session)
+    notebook = NotebookKernel.get()
+    start = partial(_start, held, notebook, on_confirm)
+    if notebook is None:
+        return start(prompt)
+    if prompt is None and not notebook.is_terminal and not _can_go_on(held):
+        return _show_composer(held, start)
+    return _show(held, notebook, start, prompt)
+
+
+def _start(
+    session: Session,
+    notebook: NotebookKernel | None,
+    on_confirm: OnConfirm,
+    prompt: Inputs,
+    before_start: Callable[[Run], object] | None = None,
+) -> Run:
+    def go_on() -> Run:
+        start = partial(_start, session, notebook, on_confirm)
+        return start(None) if notebook is None else _show(session, notebook, start, None)
+
+    def prepare(run: Run) -> None:
+        run.resume_with = go_on  # in the cell that asks for it, on a card of its own
+        run.note = str(getattr(getattr(session.agent, "model", None), "note", ""))
+        if before_start is not None:
+            before_start(run)
+
+    run = session.run(
+        prompt,
+        waiter=notebook.waiter if notebook else None,
+        on_pause=partial(_decide, notebook, on_confirm),
+        before_start=prepare,
+    )
+    if notebook is not None:
+        notebook.watch(run)
+    return run
+
+
+def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) -> None:
+    """What happens when the reply pauses: nothing where a person can click."""
+    match on_confirm:
+        case "allow":
+            run.approve()
+        case "deny":
+            run.deny(reason="Denied by the notebook's own policy (on_confirm='deny').")
+        case "raise":
+            error = ConfirmationRequiredError(tuple(call.name for call in run.transcript.waiting))
+            run.stop(reason="a call needs a confirmation", raises=error)
+        case "ask":
+            if notebook is None or not notebook.anybody_there:
+                run.deny(reason=NOBODY_THERE)
+
+
+def _can_go_on(session: Session) -> bool:
+    """Whether the conversation stopped in the middle: then a chat without a prompt continues it."""
+    state = session.state
+    if state is None or not state.context or state.reply_id:
+        return False
+    return state.context[-1].role == "user" or state.context[-1].finished_reason in ("interrupted", "error")
+
+
+def _show(session: Session, notebook: NotebookKernel, start: Callable[..., Run], prompt: Inputs) -> Run:
+    """Start, on a card of its own, or as text in a terminal."""
+    if notebook.is_terminal:
+        return start(prompt, before_start=lambda run: run.listen(_print))
+    card = _card(session, start, composer=False)
+
+    def show(run: Run) -> None:
+        card.attach(run)
+        card.publish()
+        _display(card)
+
+    return start(prompt, before_start=show)
+
+
+def _show_composer(session: Session, start: Callable[..., Run]) -> None:
+    """A card with a box to type in; what is typed runs on it."""
+    _display(_card(session, start, composer=True))
+
+
+def _card(session: Session, start: Callable[..., Run], *, composer: bool) -> AgentWidget:
+    return AgentWidget(session, composer=composer, start=lambda text, card: start(text, before_start=card.attach))
+
+
+def _display(card: AgentWidget) -> None:
+    """The card and, back to back, its static twin: what a saved notebook shows when there is no live view."""
+    from IPython.display import display  # noqa: PLC0415 - only in a notebook
+
+    display(card)
+    twin: Any = display(card.static(), raw=True, display_id=True)
+    card.on_static = partial(_update, twin)
+
+
+def _update(twin: Any, bundle: dict[str, str]) -> None:
+    twin.update(bundle, raw=True)
+
+
+def _print(_run: Run, event: ev.Event | None) -> None:
+    """Stream a run to a terminal."""
+    match event:
+        case ev.TextBlockDeltaEvent():
+            sys.stdout.write(event.delta)
+            sys.stdout.flush()
+        case ev.ToolCallStartEvent():
+            sys.stdout.write(f"\n[{event.tool_call_name} …]")
+        case ev.ToolResultEndEvent():
+            sys.stdout.write(f" {event.state}\n")
+        case ev.RequireUserConfirmEvent():
+            names = ", ".join(f"{call.name}({call.input})" for call in event.tool_calls)
+            sys.stdout.write(f"\n[waits for a decision: {names}; run.approve() or run.deny(reason=...)]\n")
+        case ev.ReplyEndEvent():
+            sys.stdout.write(f"\n[{event.finished_reason}]\n")
+            sys.stdout.flush()
+        case _:
+            pass

@@ -1,0 +1,149 @@
+"""A transcript without a kernel: HTML, Markdown and text for the saved notebook, GitHub and the terminal.
+
+HTML is plain (div, pre, b, details) and uses classes only: JupyterLab's sanitizer strips ``data-*`` and, in notebooks that
+are not trusted, ``<style>``. Nothing in it runs and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from markdown_it import MarkdownIt
+
+from agent_widgets.messages import Base64Source, DataBlock, HintBlock, Msg, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock, Usage
+from agent_widgets.transcript import ToolOutput, Transcript
+from agent_widgets.wire import RunView
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+
+_OUTCOMES = {
+    "queued": "waiting for its turn",
+    "running": "running",
+    "stopping": "stopping",
+    "paused": "waiting for a decision",
+    "completed": "done",
+    "interrupted": "stopped",
+    "exceed_max_iters": "stopped: too many steps",
+    "error": "failed",
+}
+_SOURCES = {"user": "by you", "code": "from code", "kernel": "with the kernel's stop button", "deadline": "at its deadline", "budget": "at the end of its budget"}
+
+
+def to_text(view: RunView) -> str:
+    """The run as plain text."""
+    lines = [f"> {view.prompt}", ""] if view.prompt else []
+    for block in view.transcript.message.content:
+        lines += _block_lines(block, view.transcript)
+    return "\n".join([*lines, f"[{summary(view)}]"])
+
+
+def to_markdown(view: RunView) -> str:
+    """The run as Markdown; its text is the model's own Markdown."""
+    parts = ["> " + view.prompt.replace("\n", "\n> ")] if view.prompt else []
+    for block in view.transcript.message.content:
+        if isinstance(block, TextBlock):
+            parts.append(block.text)
+        elif lines := _block_lines(block, view.transcript):
+            parts.append("```text\n" + "\n".join(lines).replace("```", "'''") + "\n```")
+    return "\n\n".join([*parts, f"*{summary(view)}*"])
+
+
+def to_html(views: Sequence[RunView], css_id: str) -> str:
+    """The runs of a card as HTML, with the class by which the live card hides it."""
+    # In trusted notebooks this hides the line "Error displaying widget: model not found" of the card's own output.
+    style = (
+        f"<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .aw-run-{css_id}):not(:has(.aw-card)) {{ display: none; }}"
+        f".aw-static {{ max-width: 60rem; line-height: 1.5; }} .aw-static pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}</style>"
+    )
+    return f'<div class="aw-static aw-run-{css_id}">{style}{"".join(_run_html(view) for view in views)}</div>'
+
+
+def static_bundle(views: Sequence[RunView], css_id: str) -> dict[str, str]:
+    """The MIME bundle of the static twin."""
+    return {
+        "text/html": to_html(views, css_id),
+        "text/markdown": "\n\n---\n\n".join(to_markdown(view) for view in views),
+        "text/plain": "\n\n".join(to_text(view) for view in views),
+    }
+
+
+def summary(view: RunView) -> str:
+    """One line: whose reply, how it ended, how long it took, what it cost."""
+    message, state = view.transcript.message, str(view.status.get("state", ""))
+    parts = [f"{message.name} · {_OUTCOMES.get(state, state)}{_why(message) if state == 'interrupted' else ''}"]
+    if message.error is not None:
+        parts.append(f"{message.error.type}: {message.error.message}")
+    if view.transcript.model:
+        parts.append(view.transcript.model)
+    parts += _usage(message.usage)
+    elapsed = view.status.get("elapsed")
+    if isinstance(elapsed, int | float):
+        parts.append(f"{elapsed:.1f} s")
+    return " · ".join(parts)
+
+
+def _why(message: Msg) -> str:
+    source, stop_ms, reason = message.metadata.get("source"), message.metadata.get("stop_ms"), message.metadata.get("reason")
+    text = f" {_SOURCES.get(source, source)}" if isinstance(source, str) else ""
+    text += f" after {stop_ms:.0f} ms" if isinstance(stop_ms, int | float) else ""
+    return f"{text} ({reason})" if reason else text
+
+
+def _usage(usage: Usage | None) -> list[str]:
+    if usage is None:
+        return []
+    if usage.unknown_calls and not usage.output_tokens:
+        return ["tokens unknown"]
+    return [f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{' (and more, not reported)' if usage.unknown_calls else ''}"]
+
+
+def _block_lines(block: object, transcript: Transcript) -> list[str]:
+    match block:
+        case TextBlock():
+            return [block.text, ""]
+        case ThinkingBlock():
+            return [f"(thought: {block.thinking.strip()})", ""] if block.thinking.strip() else []
+        case HintBlock(hint=str(hint)):
+            return [f"(hint: {hint})", ""]
+        case ToolCallBlock():
+            waits = " <- waits for a decision" if block in transcript.waiting else ""
+            return [f"{block.name}({block.input}){waits}", *(_printed(transcript.outputs, block.id))]
+        case ToolResultBlock():
+            reason = block.metadata.get("reason")
+            return [f"  {block.state}{f' ({reason})' if reason else ''}: {block.text()}", ""]
+        case DataBlock():
+            return [f"[{block.source.media_type}]", ""]
+        case _:
+            return []
+
+
+def _printed(outputs: Iterable[ToolOutput], call_id: str) -> list[str]:
+    lines: list[str] = []
+    for output in outputs:
+        if output.call_id == call_id:
+            text = output.text if output.data is None else str(output.data.get("text/plain", ""))
+            lines += [f"  | {line}" for line in text.rstrip("\n").split("\n")]
+    return lines
+
+
+def _run_html(view: RunView) -> str:
+    prompt = f"<blockquote>{html.escape(view.prompt)}</blockquote>" if view.prompt else ""
+    body = "".join(_block_html(block, view.transcript) for block in view.transcript.message.content)
+    return f"{prompt}{body}<p><i>{html.escape(summary(view))}</i></p>"
+
+
+def _block_html(block: object, transcript: Transcript) -> str:
+    match block:
+        case TextBlock():
+            return _MARKDOWN.render(block.text)
+        case ThinkingBlock():
+            text = html.escape(block.thinking.strip())
+            return f"<details><summary>Thought</summary><pre>{text}</pre></details>" if text else ""
+        case DataBlock(source=Base64Source() as source) if source.media_type in ("image/png", "image/jpeg", "image/gif", "image/webp"):
+            return f'<img alt="{html.escape(block.name or "image")}" src="data:{source.media_type};base64,{html.escape(source.data)}">'
+        case ToolResultBlock(output=tuple() as output):
+            return "".join(_block_html(part, transcript) for part in output)
+        case _:
+            lines = "\n".join(_block_lines(block, transcript)).rstrip()
+            return f"<pre>{html.escape(lines)}</pre>" if lines else ""

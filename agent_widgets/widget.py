@@ -1,0 +1,289 @@
+"""The card: runs on one side, a comm on the other.
+
+Single writer: everything that is sent to pages is sent on the loop that carries the runs. What pages send may arrive on any
+thread, twice (the early tap and the ordinary handler); it is handed to that loop and handled once. An error on this side
+never reaches a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anywidget
+import ipywidgets
+import pydantic_core
+import traitlets
+from ipywidgets import widget_serialization
+
+from agent_widgets.errors import AgentWidgetsError, InputError
+from agent_widgets.events import Event, ReplyEndEvent, RequireExternalExecutionEvent, RequireUserConfirmEvent
+from agent_widgets.export import static_bundle
+from agent_widgets.kernel import NotebookKernel
+from agent_widgets.messages import JsonObject, new_id
+from agent_widgets.pacing import FRAMES_A_SECOND, Pacer
+from agent_widgets.runs import Decision, Run
+from agent_widgets.sessions import Session
+from agent_widgets.transcript import EventLog
+from agent_widgets.wire import (
+    AnyCommand,
+    Decide,
+    Hello,
+    Resume,
+    Resync,
+    Send,
+    Stop,
+    events_message,
+    load_command,
+    notice_message,
+    snapshot_message,
+)
+
+STATIC = Path(__file__).parent / "static"
+SNAPSHOT_LIMIT = 256_000
+"""Characters in the synced snapshot; a page that asks gets everything."""
+
+REMEMBERED_COMMANDS = 1000
+logger = logging.getLogger("agent_widgets")
+
+
+class CardCode(ipywidgets.Widget):
+    """The card's JavaScript, once per kernel: a page gets it once, however many cards it shows."""
+
+    _model_name = traitlets.Unicode("WidgetModel").tag(sync=True)
+    _model_module = traitlets.Unicode("@jupyter-widgets/base").tag(sync=True)
+    code = traitlets.Unicode().tag(sync=True)
+
+    _one: ClassVar[CardCode | None] = None
+
+    @classmethod
+    def get(cls) -> CardCode:
+        """The one of this kernel; made again when its comm was closed."""
+        if cls._one is None or cls._one.comm is None:
+            cls._one = cls(code=_static("card.js"))
+        return cls._one
+
+
+class AgentWidget(anywidget.AnyWidget):
+    """One card: the runs of a session that belong to it, one below the other."""
+
+    _esm = traitlets.Unicode().tag(sync=True)
+    _bundle = traitlets.Instance(CardCode).tag(sync=True, **widget_serialization)
+    bundle_key = traitlets.Unicode().tag(sync=True)
+    css_id = traitlets.Unicode().tag(sync=True)
+    composer = traitlets.Bool(default_value=False).tag(sync=True)
+    snapshot = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        composer: bool = False,
+        frames_a_second: float = FRAMES_A_SECOND,
+        start: Callable[[str | None, AgentWidget], Run] | None = None,
+    ) -> None:
+        """Make a card for ``session``; ``attach`` puts runs on it.
+
+        Args:
+            session: Whose runs it shows.
+            composer: Whether it has a box to type in.
+            frames_a_second: How often streamed text is sent, at most.
+            start: Starts a run on this card for a typed prompt, or for ``None`` (go on); the session itself if ``None``.
+        """
+        self.session = session
+        self._start = start or _start_on_session
+        self._context = contextvars.copy_context()
+        self._runs: list[Run] = []
+        self._seq = 0
+        self._buffers: OrderedDict[str, EventLog] = OrderedDict()
+        self._changed: set[str] = set()
+        self._announced: set[str] = set()
+        self._pacer = Pacer(frames_a_second)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = float("inf")
+        self._handled: OrderedDict[str, None] = OrderedDict()
+        self._pages: set[str] = set()
+        self.on_static: Callable[[dict[str, str]], None] | None = None
+        code = CardCode.get()
+        super().__init__(
+            _esm=_static("loader.js"),
+            _bundle=code,
+            bundle_key=_code_key(),
+            css_id=new_id()[:8],
+            composer=composer,
+            snapshot=snapshot_message(0, ()),
+        )
+        self.on_msg(lambda _widget, content, _buffers: self._receive(content))
+        notebook = NotebookKernel.get()
+        self._tap = notebook.tap if notebook else None
+        if self._tap is not None and self.comm is not None:
+            self._tap.hear(self.comm.comm_id, self._receive)
+
+    def attach(self, run: Run) -> None:
+        """Show a run on this card. Before it is started, or on its loop."""
+        self._runs.append(run)
+        self._buffers[run.run_id] = EventLog()
+        self._changed.add(run.run_id)
+        run.listen(self._hear)
+
+    def static(self) -> dict[str, str]:
+        """The card's static twin as a MIME bundle."""
+        return static_bundle([run.view() for run in self._runs], self.css_id)
+
+    def publish(self) -> None:
+        """Send the snapshot as it is now: the first thing a page sees. On the creating thread, before the run starts."""
+        self._announced.update(run.run_id for run in self._runs)
+        self.snapshot = snapshot_message(self._seq, [run.view() for run in self._runs], SNAPSHOT_LIMIT)
+
+    def close(self) -> None:
+        """Let the pages go; runs go on."""
+        if self._tap is not None and self.comm is not None:
+            self._tap.forget(self.comm.comm_id)
+        super().close()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The live view; an empty ``text/html`` makes nbconvert and untrusted notebooks show the static twin only."""
+        made: Any = super()._repr_mimebundle_(**kwargs)
+        data, metadata = made if isinstance(made, tuple) else (made or {}, {})
+        return {**data, "text/html": "", "text/plain": "[agent-widgets: live card]"}, dict(metadata)
+
+    # -- to the pages, on the loop ------------------------------------------------------------------------------
+
+    def _hear(self, run: Run, event: Event | None) -> None:
+        """Something happened: send it with the next frame."""
+        if event is None:
+            self._changed.add(run.run_id)
+        else:
+            self._buffers[run.run_id].append(event)
+        due = self._pacer.frame_due(event, time.monotonic())
+        if due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_due = due
+            delay = max(0.0, due - time.monotonic())
+            self._timer = self.session.loop.call_later(delay, self._frame, context=self._context)
+
+    def _frame(self) -> None:
+        self._timer, self._timer_due = None, float("inf")
+        try:
+            self._send_frame()
+        except Exception:  # the comm boundary: a page that cannot be reached must not stop a run
+            logger.exception("agent-widgets: a card could not be updated; its run goes on")
+
+    def _send_frame(self) -> None:
+        now = time.monotonic()
+        boundary = False
+        for run in self._runs:
+            events = self._buffers[run.run_id].take()
+            changed = run.run_id in self._changed
+            if not events and not changed:
+                continue
+            self._changed.discard(run.run_id)
+            boundary = boundary or changed or any(isinstance(event, _BOUNDARIES) for event in events)
+            self._seq += 1
+            message = events_message(self._seq, run.run_id, events, run.status_facts() if changed else None)
+            if run.run_id not in self._announced:
+                self._announced.add(run.run_id)
+                message["prompt"] = run.prompt
+            self.send(message)
+        self._pacer.frame_sent(now)
+        settled = all(run.is_over or run.status == "paused" for run in self._runs)
+        if (boundary and settled) or self._pacer.snapshot_due(now):
+            self._send_snapshot(now, final=settled)
+
+    def _send_snapshot(self, now: float, *, final: bool) -> None:
+        snapshot = snapshot_message(self._seq, [run.view() for run in self._runs], SNAPSHOT_LIMIT)
+        self.snapshot = snapshot
+        self._pacer.snapshot_sent(now, len(pydantic_core.to_json(snapshot)))
+        if final and self.on_static is not None:
+            self.on_static(self.static())
+
+    # -- from the pages -----------------------------------------------------------------------------------------
+
+    def _receive(self, content: object) -> None:
+        """Any thread: the tap's, the main one, a subshell's. Only hands over."""
+        self.session.loop.call_soon_threadsafe(self._handle, content, context=self._context)
+
+    def _handle(self, content: object) -> None:
+        try:
+            command = load_command(content)
+        except InputError as error:
+            self.send(notice_message("", f"This click was not understood and nothing was done ({error})."))
+            return
+        if command.id in self._handled:
+            return
+        self._handled[command.id] = None
+        if len(self._handled) > REMEMBERED_COMMANDS:
+            self._handled.popitem(last=False)
+        try:
+            notice = self._carry_out(command)
+        except AgentWidgetsError as error:
+            notice = str(error)
+        if notice:
+            self.send(notice_message(command.id, notice))
+
+    def _carry_out(self, command: AnyCommand) -> str:
+        match command:
+            case Hello() | Resync():
+                self._answer(command)
+            case Stop():
+                self._run_named(command.run_id).stop(command.after, command.reason, source="user")
+            case Decide():
+                run = self._run_named(command.run_id)
+                confirmed = command.decision == "approve"
+                return run.decide(command.call_id, Decision(confirmed=confirmed, reason=command.reason, seen=command.fingerprint))
+            case Send():
+                self._start(command.text, self)
+            case Resume():
+                run = self._run_named(command.run_id)
+                if not run.is_over or run is not self._runs[-1]:
+                    return "Only the last run of a card can be continued, and only when it has ended."
+                self._start(None, self)
+        return ""
+
+    def _run_named(self, run_id: str) -> Run:
+        for run in self._runs:
+            if run.run_id == run_id:
+                return run
+        raise InputError("This card does not show that run; nothing was done.")
+
+    def _answer(self, command: Hello | Resync) -> None:
+        """A page has appeared, or has missed something: give it everything."""
+        notebook = NotebookKernel.get()
+        if notebook is not None:
+            notebook.page_seen = True
+        if isinstance(command, Hello):
+            self._pages.add(command.page)
+        if command.have < self._seq or any(len(buffer) for buffer in self._buffers.values()):
+            self._send_frame()
+            self.send(snapshot_message(self._seq, [run.view() for run in self._runs]))
+
+
+_BOUNDARIES = (ReplyEndEvent, RequireUserConfirmEvent, RequireExternalExecutionEvent)
+
+
+def _start_on_session(prompt: str | None, card: AgentWidget) -> Run:
+    return card.session.run(prompt, before_start=card.attach)
+
+
+@lru_cache(maxsize=4)
+def _static(name: str) -> str:
+    path = STATIC / name
+    if not path.exists():
+        raise AgentWidgetsError(
+            f"The card's JavaScript ({path.name}) was not built. In a source checkout run `make js`; an installed wheel brings it, so reinstall agent-widgets."
+        )
+    return path.read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _code_key() -> str:
+    return "agent-widgets@" + hashlib.sha256(_static("card.js").encode()).hexdigest()[:16]
