@@ -1,0 +1,204 @@
+"""Why a model call failed, as a sentence that says what to do, and without any secret in it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from agent_widgets.errors import ModelError, ModelSetupError
+
+RESUME = "What came so far is kept; resume() tries again."
+_LOOKS_SECRET = re.compile(r"(?i)\b(?:sk|pk|key|gsk|xai|hf|r8)[-_][\w*.\-]{8,}|(?<=bearer )[^\s'\"]{6,}")
+_REMOVED = "[removed]"
+_SECRET_LENGTH = 4
+_SERVER_FAULT = 500
+_QUOTED = 300
+
+
+def explain(error: Exception, *, model: str, address: str, silence_s: float | None, secrets: Iterable[str]) -> ModelError:
+    """The failure as a ``ModelError`` whose cause is ``error``, both without secrets.
+
+    Args:
+        error: What the client raised. Its texts are cleansed in place: it stays the same exception, with the same traceback.
+        model: The model that was asked.
+        address: The server's base URL.
+        silence_s: The longest silence that was allowed, in seconds.
+        secrets: Keys and header values that must not be shown.
+    """
+    hide = _hider(secrets)
+    for link in _chain(error):
+        _cleanse(link, hide)
+    kind, problem, advice = _account(error, shown_address(address), silence_s)
+    failure = kind(model, hide(problem), advice)
+    failure.__cause__ = None if any(_holds_secret(link, hide) for link in _chain(error)) else error
+    return failure
+
+
+def shown_address(address: str) -> str:
+    """An address without the user name, password and query that it may hold."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}" if host else "the server"
+
+
+_Account = tuple[type[ModelError], str, str]
+
+
+_OTHER_LOOP: _Account = (
+    ModelSetupError,
+    "this client was used on another event loop before, and a client belongs to one loop.",
+    'Use chat(agent, ..., loop="kernel"), or give OpenAIChat base_url and api_key instead of client.',
+)
+
+
+def other_loop(model: str) -> ModelError:
+    """The failure of a client that is used on a second event loop."""
+    kind, problem, advice = _OTHER_LOOP
+    return kind(model, problem, advice)
+
+
+def _account(error: Exception, address: str, silence_s: float | None) -> _Account:
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return _status_account(status, error, address)
+    name = type(error).__name__
+    if name == "APITimeoutError" or "Timeout" in name:
+        return _timeout_account(error, address, silence_s)
+    if isinstance(error, RuntimeError):
+        return _OTHER_LOOP
+    if isinstance(error, ValueError):
+        return _unreadable_account(error, address)
+    if name == "APIError":
+        return ModelError, f"{address} broke off with an error: {_said(error)}", RESUME
+    return _connection_account(error, address)
+
+
+def _unreadable_account(error: ValueError, address: str) -> _Account:
+    if isinstance(error, UnicodeEncodeError):
+        return ModelSetupError, "the API key holds a character that no key has.", "Copy it again, without quotes around it."
+    if isinstance(error, UnicodeDecodeError):
+        return ModelError, f"{address} sent bytes that are not UTF-8 text.", RESUME
+    return ModelError, f"{address} sent something that is not a chat completion: {str(error)[:200]}.", RESUME
+
+
+def _timeout_account(error: Exception, address: str, silence_s: float | None) -> _Account:
+    if any("ConnectTimeout" in type(link).__name__ for link in _chain(error)):
+        return ModelError, f"{address} does not answer.", f"Check the address and the network. {RESUME}"
+    seconds = "too long" if silence_s is None else f"{silence_s:g} s"
+    return ModelError, f"{address} was silent for {seconds}.", f"{RESUME} A slow model needs OpenAIChat(..., timeout=seconds)."
+
+
+def _connection_account(error: Exception, address: str) -> _Account:
+    chain = list(_chain(error))
+    if any(isinstance(link, ConnectionRefusedError) for link in chain):
+        return ModelSetupError, f"nothing listens at {address}.", "Start the server, or correct base_url."
+    if any(isinstance(link, socket.gaierror) for link in chain):
+        return ModelSetupError, f"the address {address} cannot be found.", "Check its spelling and the network."
+    if any(isinstance(link, ssl.SSLError) for link in chain):
+        advice = "Check the address (http or https?) and its certificate."
+        return ModelSetupError, f"no secure connection to {address}: {chain[-1]}", advice
+    names = {type(link).__name__ for link in chain}
+    if names & {"UnsupportedProtocol", "InvalidURL"}:
+        return ModelSetupError, f"base_url is not a web address: {address}", "It looks like http://localhost:8000/v1."
+    if "LocalProtocolError" in names:
+        return ModelSetupError, "the API key, or a header, holds a character that is not allowed.", "Copy the key again."
+    if "RemoteProtocolError" in names or "ReadError" in names:
+        return ModelError, f"the connection to {address} broke off before the answer was complete.", RESUME
+    return ModelError, f"{address} could not be reached: {chain[-1] or type(chain[-1]).__name__}.", f"Check the network. {RESUME}"
+
+
+def _status_account(status: int, error: Exception, address: str) -> _Account:
+    said = f'{address} answered {status}: "{_said(error)}"'
+    code = str(getattr(error, "code", "") or "")
+    match status:
+        case 401 | 403:
+            return ModelSetupError, f"the key was refused. {said}", "Check OPENAI_API_KEY (or api_key=) and its rights."
+        case 404:
+            return ModelSetupError, f"no such model or address. {said}", "Check the model's name and base_url (most end in /v1)."
+        case 429 if "quota" in code or "billing" in code:
+            return ModelSetupError, f"the account has nothing left to spend. {said}", "Look at the provider's billing page."
+        case 429:
+            return ModelError, f"too many requests. {said}", f"Wait{_wait(error)}. {RESUME}"
+        case 400 if "context" in code or re.search(r"context (size|length|window)", said):
+            return ModelError, f"the conversation is too long for this model. {said}", "Give the agent compression."
+        case 408 | 504:
+            return ModelError, f"the server gave up waiting. {said}", RESUME
+        case _ if status >= _SERVER_FAULT:
+            return ModelError, f"the server has a problem. {said}", f"Wait a little. {RESUME}"
+        case _:
+            return ModelError, f"the request was refused. {said}", "The same request would be refused again."
+
+
+def _wait(error: Exception) -> str:
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    value = str(headers.get("retry-after", "")) if headers is not None else ""
+    return f" {value} s" if re.fullmatch(r"\d+(\.\d+)?", value) else " a little"
+
+
+def _said(error: Exception) -> str:
+    """What the server said, in one line: its ``error.message``, or the start of what it sent."""
+    body: object = getattr(error, "body", None)
+    if isinstance(body, dict):
+        fields = cast("dict[str, Any]", body)
+        inner: object = fields.get("error", fields)
+        message: object = cast("dict[str, Any]", inner).get("message", inner) if isinstance(inner, dict) else inner
+    else:
+        message = body or getattr(error, "message", None) or error
+    text = " ".join(re.sub(r"<[^>]*>", " ", str(message)).split())
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception and everything that led to it."""
+    todo: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while todo:
+        link = todo.pop(0)
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        todo += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            todo += cast("tuple[BaseException, ...]", link.exceptions)
+
+
+def _hider(secrets: Iterable[str]) -> Callable[[str], str]:
+    known = sorted({secret for secret in secrets if len(secret) >= _SECRET_LENGTH}, key=len, reverse=True)
+
+    def hide(text: str) -> str:
+        for secret in known:
+            text = text.replace(secret, _REMOVED)
+        return _LOOKS_SECRET.sub(_REMOVED, text)
+
+    return hide
+
+
+def _cleanse(error: BaseException, hide: Callable[[str], str]) -> None:
+    error.args = tuple(_hidden(value, hide) for value in error.args)
+    for field in ("message", "body"):
+        if hasattr(error, field):
+            setattr(error, field, _hidden(getattr(error, field), hide))
+    headers = getattr(error.__dict__.get("request"), "headers", None)
+    if hasattr(headers, "clear"):
+        cast("Any", headers).clear()
+
+
+def _holds_secret(error: BaseException, hide: Callable[[str], str]) -> bool:
+    """These two quote a header as bytes, where a key is not found again."""
+    if isinstance(error, UnicodeEncodeError) or type(error).__name__ == "LocalProtocolError":
+        return True
+    return any(hide(text) != text for text in (str(error), repr(error)))
+
+
+def _hidden(value: object, hide: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, dict):
+        return {key: _hidden(part, hide) for key, part in cast("dict[object, object]", value).items()}
+    return [_hidden(part, hide) for part in cast("list[object]", value)] if isinstance(value, list) else value

@@ -1,0 +1,223 @@
+"""Chunks of a Chat Completions stream as pieces of an answer. Pure: nothing waits here, nothing is sent.
+
+Servers that call themselves compatible differ most in tool calls: some send no index, no id, the id in every chunk, a whole
+call at once, or the same index for each call. What is read here is what was seen from OpenAI, llama.cpp, vLLM, Ollama,
+DeepSeek, Mistral and Gemini's compatible endpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pydantic_core
+
+from agent_widgets.backends import ModelDelta, TextPiece, ThinkingPiece, ToolCallPiece, UsageReport
+
+
+class ChunkError(ValueError):
+    """A chunk that is not what Chat Completions says."""
+
+
+class ChunkReader:
+    """Reads the chunks of one answer.
+
+    Attributes:
+        finish_reason: Why the server ended the answer (``stop``, ``length``, ``tool_calls``, ``content_filter``, ...);
+            ``""`` until it said so.
+        said: Whether any text or call has come.
+        chunks: How many chunks have come.
+    """
+
+    def __init__(self) -> None:
+        """Begin: nothing has come."""
+        self.finish_reason = ""
+        self.said = False
+        self.chunks = 0
+        self._calls = _Calls()
+        self._usage: UsageReport | None = None
+        self._reported = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server said that the answer is complete."""
+        return bool(self.finish_reason or self._reported)
+
+    @property
+    def called(self) -> bool:
+        """Whether a tool call has come."""
+        return self._calls.any()
+
+    def read(self, chunk: object) -> Iterator[ModelDelta]:
+        """The pieces in this chunk.
+
+        Raises:
+            ChunkError: it is not a chunk of a chat completion.
+        """
+        self.chunks += 1
+        choices = _list(chunk, "choices")
+        for choice in choices:
+            if choice is not None and not _get(choice, "index"):  # with n > 1 only the first answer is read
+                yield from self._choice(choice)
+        self._usage = _usage(_get(chunk, "usage")) or self._usage
+        if self._usage and not choices and not self._reported:
+            self._reported = True
+            yield self._usage
+
+    def rest(self) -> Iterator[ModelDelta]:
+        """What is left when the stream has ended: usage that came with the last text.
+
+        Raises:
+            ChunkError: a tool call came without a name.
+        """
+        if self._usage and not self._reported:
+            self._reported = True
+            yield self._usage
+        self._calls.check()
+
+    def _choice(self, choice: object) -> Iterator[ModelDelta]:
+        delta = _get(choice, "delta")
+        if delta is not None:
+            for thought in (_get(delta, "reasoning_content") or _get(delta, "reasoning"), *_parts(delta, "thinking")):
+                if text := _text(thought, "reasoning"):
+                    yield ThinkingPiece(text)
+            for part in (_plain(_get(delta, "content")), *_parts(delta, "text"), _get(delta, "refusal")):
+                if text := _text(part, "content"):
+                    self.said = True
+                    yield TextPiece(text)
+            for position, entry in enumerate(_list(delta, "tool_calls")):
+                if entry is not None:
+                    self.said = True
+                    yield from self._calls.read(entry, position)
+        self.finish_reason = _text(_get(choice, "finish_reason"), "finish_reason") or self.finish_reason
+
+
+@dataclass(slots=True)
+class _Call:
+    index: int
+    call_id: str
+    name: str = ""
+    arguments: str = ""
+
+    def complete(self) -> bool:
+        try:
+            return isinstance(pydantic_core.from_json(self.arguments), dict)
+        except ValueError:
+            return False
+
+
+class _Calls:
+    """Which call a piece belongs to."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+
+    def any(self) -> bool:
+        return bool(self._calls)
+
+    def check(self) -> None:
+        if any(not call.name for call in self._calls):
+            raise ChunkError("a tool call came without a name")
+
+    def read(self, entry: object, position: int) -> Iterator[ModelDelta]:
+        function = _get(entry, "function")
+        name = _text(_get(function, "name"), "a tool's name")
+        arguments = _arguments(_get(function, "arguments"))
+        call_id = _text(_get(entry, "id"), "a call's id")
+        index = _get(entry, "index")
+        call = self._find(index if isinstance(index, int) else None, call_id, name, arguments, position)
+        if call is None:
+            call = self._start(index if isinstance(index, int) else None, call_id)
+        had_name = bool(call.name)
+        call.arguments += arguments
+        call.name = call.name or name
+        if not call.name:
+            return  # a piece without its tool says nothing yet: it goes out with the name
+        if not had_name:
+            yield ToolCallPiece(index=call.index, call_id=call.call_id, name=call.name, arguments=call.arguments)
+        elif arguments:
+            yield ToolCallPiece(index=call.index, arguments=arguments)
+
+    def _find(self, index: int | None, call_id: str, name: str, arguments: str, position: int) -> _Call | None:
+        known = self._by_id.get(call_id) if call_id else None
+        if index is not None:
+            call = self._by_index.get(index)
+            if call is None:  # a new index with the id of another call is a new call, if it names a tool
+                return known if known and not name else None
+            other_id = bool(call_id) and known is not call
+            return None if (other_id and name) or _begins_another(call, call_id, name, arguments) else call
+        if known or not self._calls or call_id:
+            return known
+        last = self._calls[-1]
+        return None if (position and name) or _begins_another(last, call_id, name, arguments) else last
+
+    def _start(self, index: int | None, call_id: str) -> _Call:
+        unique = call_id if call_id and call_id not in self._by_id else f"call_{uuid.uuid4().hex}"
+        call = _Call(len(self._calls), unique)
+        self._calls.append(call)
+        self._by_id[unique] = call
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+
+def _begins_another(call: _Call, call_id: str, name: str, arguments: str) -> bool:
+    """Without an id, a name after complete arguments begins the next call; a name that is only repeated does not."""
+    return not call_id and bool(name) and bool(call.name) and (name != call.name or (bool(arguments) and call.complete()))
+
+
+def _get(value: object, key: str) -> Any:
+    if isinstance(value, str | int | float | list):
+        raise ChunkError(f"expected an object with {key!r}, got {value!r:.80}")
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get(key)
+    return getattr(value, key, None)
+
+
+def _list(value: object, key: str) -> Sequence[object]:
+    found = _get(value, key)
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise ChunkError(f"{key!r} should be a list, got {found!r:.80}")
+    return cast("list[object]", found)
+
+
+def _text(value: object, what: str) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise ChunkError(f"{what} should be text, got {value!r:.80}")
+
+
+def _plain(content: object) -> object:
+    return None if isinstance(content, list) else content
+
+
+def _parts(delta: object, kind: str) -> Iterator[object]:
+    """Mistral's way: ``content`` is a list of ``{"type": "text"|"thinking", ...}``."""
+    content: object = _get(delta, "content")
+    for part in cast("list[object]", content) if isinstance(content, list) else ():
+        if _get(part, "type") == kind:
+            value: object = _get(part, kind)
+            if isinstance(value, list):
+                yield from (_get(inner, "text") for inner in cast("list[object]", value))
+            else:
+                yield value
+
+
+def _arguments(value: object) -> str:
+    """Text as it is; an object, as Ollama's own format has it, as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else _text(value, "a call's arguments")
+
+
+def _usage(usage: object) -> UsageReport | None:
+    asked, answered = _get(usage, "prompt_tokens"), _get(usage, "completion_tokens")
+    if not isinstance(asked, int) or not isinstance(answered, int):
+        return None
+    cached = _get(_get(usage, "prompt_tokens_details"), "cached_tokens")
+    return UsageReport(input_tokens=asked, output_tokens=answered, cache_input_tokens=cached if isinstance(cached, int) else 0)
