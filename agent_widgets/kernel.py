@@ -159,8 +159,9 @@ class CellWaiter:
                 await asyncio.wait({ended}, timeout=POLL_SECONDS)
         except asyncio.CancelledError:
             run.stop(reason="the waiting cell was cancelled")
-            if not self._interrupts.pressed_at:  # a second ■ frees the cell at once; a timeout waits for the clean-up
-                await asyncio.wait({ended}, timeout=CLEAN_UP_SECONDS)
+            limit = time.monotonic() + CLEAN_UP_SECONDS
+            while not ended.done() and not self._interrupts.pressed_at and time.monotonic() < limit:
+                await asyncio.wait({ended}, timeout=POLL_SECONDS)  # a timeout waits for the clean-up, a press of ■ does not
             raise
         finally:
             pressed = self._pressed(run, hears=hears)

@@ -24,6 +24,7 @@ from agent_widgets import events as ev
 from agent_widgets.backends import Backend, Inputs, prompt_of
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, ToolCallBlock, ToolResultBlock, new_id
+from agent_widgets.state import valid_arguments
 from agent_widgets.transcript import EventLog, Transcript, TranscriptBuilder, closing
 from agent_widgets.wire import RunView, fingerprint
 
@@ -55,13 +56,12 @@ class StopRequest:
     raises: Exception | None = None
 
     def facts(self) -> JsonObject:
-        """What ``REPLY_END`` says about it; ``stop_ms`` counts from the request to now."""
-        return {
-            "source": self.source,
-            "when": self.when,
-            "reason": self.reason,
-            "stop_ms": round((time.monotonic() - self.at) * 1000, 1),
-        }
+        """What ``REPLY_END`` and the card say about it."""
+        return {"source": self.source, "when": self.when, "reason": self.reason}
+
+    def milliseconds(self) -> float:
+        """From the request to now."""
+        return round((time.monotonic() - self.at) * 1000, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,13 @@ class PlainWaiter:
             raise
 
     def block(self, run: Run, timeout: float | None) -> bool:
-        """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough."""
+        """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough.
+
+        Raises:
+            InputError: called on the loop that carries the run, where it would wait for itself.
+        """
+        if not run.is_over and run.is_carried_here:
+            raise InputError("run.wait() here would block the loop that carries the run, for ever. Use  await run")
         return bool(concurrent.futures.wait([run.ended], timeout).done)
 
 
@@ -117,6 +123,7 @@ class Run:
         waiter: Waiter | None = None,
         on_pause: Callable[[Run], None] | None = None,
         keeps_pause: bool = True,
+        transcript: Transcript | None = None,
     ) -> None:
         """Prepare a run; ``start()`` begins it.
 
@@ -128,11 +135,13 @@ class Run:
             waiter: How ``await run`` and ``wait`` wait.
             on_pause: Called on the loop when the reply pauses: a policy may decide here.
             keeps_pause: Whether a pause leaves the run alive (a card decides) or ends it (``reply()`` returns).
+            transcript: How far the reply had come before this run, if it goes on with a paused one.
         """
         self.run_id = new_id()[:12]
         self.backend = backend
         self.prompt = prompt_of(inputs)
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self.ended.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel what others wait for
         self.ahead = 0
         self.note = ""
         self.resume_with: Callable[[], Run] | None = None
@@ -144,12 +153,13 @@ class Run:
         self._on_pause = on_pause
         self._keeps_pause = keeps_pause
         self._log = EventLog()
-        self._builder = TranscriptBuilder()
+        self._builder = TranscriptBuilder(transcript)
         self._listeners: list[Listener] = []
         self._status: RunStatus = "queued"
         self._leg: asyncio.Task[None] | None = None
-        self._begun = self._closed = False
+        self._begun = self._closed = self._ends_pause = False
         self._stop: StopRequest | None = None
+        self._stop_ms: float | None = None
         self._decisions: dict[str, Decision] = {}
         self._answers: dict[str, ToolResultBlock] = {}
         self._error: BaseException | None = None
@@ -197,13 +207,27 @@ class Run:
         """Whether the outcome is known and final."""
         return self.ended.done()
 
+    @property
+    def is_carried_here(self) -> bool:
+        """Whether the caller is on the run's loop."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is about to start, runs or stops, on a loop that can still carry it."""
+        return self._status in ("queued", "running", "stopping") and not self._loop.is_closed()
+
     def status_facts(self) -> JsonObject:
         """The status as a page gets it."""
         facts: JsonObject = {"state": self._status, "elapsed": round(self.elapsed, 2)}
         if self._status == "queued":
             facts["ahead"] = self.ahead
         if self._stop is not None:
-            facts["stop"] = {"source": self._stop.source, "when": self._stop.when, "reason": self._stop.reason}
+            stop = self._stop.facts()
+            facts["stop"] = stop if self._stop_ms is None else {**stop, "stop_ms": self._stop_ms}
         if self.note:
             facts["note"] = self.note
         return facts
@@ -227,7 +251,7 @@ class Run:
     def wait_behind(self, ahead: int) -> None:
         """Say how many runs are before this one in its queue."""
         self.ahead = ahead
-        self._call(self._set_status, self._status)
+        self._call(self._tell_place)
 
     def stop(self, after: StopLevel = "now", reason: str = "", *, source: StopSource = "code", raises: Exception | None = None) -> None:
         """End the run: at once, or after the running step. A paused run is ended, an ended one left alone.
@@ -241,8 +265,7 @@ class Run:
         Raises:
             InputError: ``after`` is neither "now" nor "step".
         """
-        if after not in get_args(StopLevel):
-            raise InputError(f"stop(after={after!r}): it must be 'now' or 'step'.")
+        check_level(after)
         self._call(self._stop_on_loop, StopRequest(source=source, when=after, reason=reason, at=time.monotonic(), raises=raises))
 
     def approve(self, call_id: str | None = None, *, arguments: JsonObject | str | None = None, always: bool = False) -> None:
@@ -252,8 +275,13 @@ class Run:
             call_id: Which call; ``None``: all that wait.
             arguments: New arguments, as a dict or JSON text.
             always: Also allow this tool from now on in this conversation.
+
+        Raises:
+            InputError: ``arguments`` is not a JSON object.
         """
         text = arguments if isinstance(arguments, str) or arguments is None else pydantic_core.to_json(arguments).decode()
+        if text is not None and valid_arguments(text) != text:
+            raise InputError(f"approve(arguments={text!r:.80}): it must be a JSON object, such as {{'name': value}}. Nothing was executed.")
         self._call(self.decide, call_id, Decision(confirmed=True, arguments=text, always=always))
 
     def deny(self, call_id: str | None = None, reason: str = "", *, stop: bool = False) -> None:
@@ -353,6 +381,10 @@ class Run:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *args, context=self._context)
 
+    def _tell_place(self) -> None:
+        if self._status == "queued":  # it may have begun or been stopped since
+            self._set_status("queued")
+
     def _start(self) -> None:
         if self._status == "queued" and self._leg is None:
             self._started_at = time.monotonic()
@@ -360,7 +392,8 @@ class Run:
 
     def _start_leg(self, inputs: Inputs) -> None:
         self._begun = False
-        self._set_status("stopping" if isinstance(inputs, ev.UserInterruptEvent) else "running")
+        self._ends_pause = isinstance(inputs, ev.UserInterruptEvent)
+        self._set_status("stopping" if self._ends_pause else "running")
         self._leg = self._loop.create_task(self._carry(inputs), name=f"agent-widgets run {self.run_id}", context=self._context)
         self._leg.add_done_callback(self._leg_done)
 
@@ -383,9 +416,7 @@ class Run:
                 self._end("interrupted")
             case "running":
                 self._stop = request
-                if not self._begun:
-                    request = replace(request, when="now")  # no step has begun: ending now loses nothing
-                elif request.when == "now" or not self.backend.stop_after_step():
+                if self._begun and (request.when == "now" or not self.backend.stop_after_step()):
                     self._cancel()
                 self._set_status("stopping")
             case "stopping":
@@ -400,7 +431,8 @@ class Run:
                 pass
 
     def _cancel(self) -> None:
-        if self._leg is not None:
+        """Cut the leg. One that has not begun looks at ``_stop`` itself: cut, it would leave its pause or its decision behind."""
+        if self._leg is not None and self._begun:
             self._leg.cancel("agent_widgets: stopped")
 
     def _leg_done(self, leg: asyncio.Task[None]) -> None:
@@ -413,7 +445,7 @@ class Run:
             self._finish(ended)
         elif transcript.waiting and error is None and not leg.cancelled() and self._stop is None:
             self._park()
-        elif transcript.waiting and self._stop is not None and error is None and not leg.cancelled():
+        elif transcript.waiting and self._stop is not None and error is None and not leg.cancelled() and not self._ends_pause:
             self._start_leg(ev.UserInterruptEvent(reply_id=transcript.message.id))  # it parked while it was being stopped
         elif self._stop is not None or leg.cancelled():
             self._end("interrupted")
@@ -452,7 +484,8 @@ class Run:
         if isinstance(event, ev.ReplyEndEvent):
             self._closed = True
             if self._stop is not None and event.finished_reason == "interrupted":
-                event = replace(event, metadata={**event.metadata, **self._stop.facts()})
+                self._stop_ms = self._stop.milliseconds()
+                event = replace(event, metadata={**event.metadata, **self._stop.facts(), "stop_ms": self._stop_ms})
         self._log.append(event)
         self._builder.apply(event)
         for listener in tuple(self._listeners):
@@ -462,6 +495,16 @@ class Run:
         self._status = status
         for listener in tuple(self._listeners):
             listener(self, None)
+
+
+def check_level(after: str) -> None:
+    """Refuse a level of stopping that does not exist.
+
+    Raises:
+        InputError: it is neither "now" nor "step".
+    """
+    if after not in get_args(StopLevel):
+        raise InputError(f"after is {after!r}; it must be 'now' or 'step'.")
 
 
 async def together(work: Mapping[str, Coroutine[object, object, None]], *, patience: float, left_behind: Callable[[str], None]) -> None:
