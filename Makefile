@@ -28,7 +28,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Twice quiet: only errors.
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml hatch_build.py
-PYTHON_CODE := agent_widgets tests hatch_build.py
+PYTHON_CODE := agent_widgets tests hatch_build.py $(wildcard js/*.py)
 
 .PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench picture format clean \
         demo-env test-env kernels-env agentscope-env chromium node python bundle
@@ -149,7 +149,7 @@ node:
 	@command -v npm >/dev/null || { echo "The page's side is built with Node 20 or newer, and npm was not found. Install Node and try again." >&2; exit 1; }
 
 js/node_modules/.ready: js/package-lock.json js/package.json | node
-	cd js && npm ci --loglevel=error --no-audit --no-fund
+	cd js && npm ci --loglevel=error --no-audit --no-fund --no-progress
 	touch $@
 
 agent_widgets/static/card.js: js/node_modules/.ready $(shell find js -path js/node_modules -prune -o -type f -print 2>/dev/null)

@@ -19,9 +19,10 @@ from agent_widgets.loops import LoopThread
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, TextBlock
 from agent_widgets.models import resolve
 from agent_widgets.reasoning import Memory, ReplyLoop
-from agent_widgets.runs import CLEAN_UP_SECONDS, Listener, Run, StopLevel, current_run
-from agent_widgets.state import AgentState
+from agent_widgets.runs import CLEAN_UP_SECONDS, Listener, Run, StopLevel, check_level, current_run
+from agent_widgets.state import AgentState, valid_arguments
 from agent_widgets.tools import Tool, by_name
+from agent_widgets.transcript import Transcript
 from agent_widgets.wire import dump_state, load_state
 
 INTERRUPTION_TEXT = "I notice the interruption. How can I help you?"
@@ -69,8 +70,10 @@ class Agent:
         """
         if on_interrupt not in ("reply", "raise"):
             raise InputError(f"on_interrupt is {on_interrupt!r}; it must be 'reply' or 'raise'.")
-        if max_steps < 1:
-            raise InputError(f"max_steps is {max_steps}; it must be at least 1.")
+        if not isinstance(max_steps, int) or max_steps < 1:  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers exist
+            raise InputError(f"max_steps is {max_steps!r}; it must be a whole number, at least 1.")
+        if state is not None and not isinstance(state, AgentState):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"state is {state!r:.80}; it must be an AgentState. For a dumped one use agent.load(…).")
         self.name = name
         self.instructions = instructions
         self.model = resolve(model, base_url=base_url, api_key=api_key)
@@ -146,7 +149,7 @@ class Agent:
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
             return
         queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
-        run = self._start(inputs, lambda _, event: queue.put_nowait(event) if event else None)
+        run = self._start(inputs, lambda _, event: queue.put_nowait(event) if event and event is not inputs else None)
         run.ended.add_done_callback(lambda _: queue.put_nowait(None))
         cancelled: asyncio.CancelledError | None = None
         try:
@@ -185,7 +188,11 @@ class Agent:
         """Stop: a running reply is cancelled (or ends after its step), a paused one is closed, an idle agent is left alone.
 
         Any thread, any time; returns at once.
+
+        Raises:
+            InputError: ``after`` is neither "now" nor "step".
         """
+        check_level(after)
         run = self._run
         if run is not None and not run.is_over:
             run.stop(after, reason)
@@ -195,11 +202,23 @@ class Agent:
             finally:
                 self._claim.release()
 
+    def paused_reply(self, inputs: Inputs) -> Transcript | None:
+        """How far the reply has come that ``inputs`` decides about; ``None`` if they begin a new one."""
+        goes_on = isinstance(inputs, ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent | ev.UserInterruptEvent)
+        return self._memory.transcript if goes_on and self.state.waiting() else None
+
     def _start(self, inputs: Inputs, listener: Listener | None = None) -> Run:
-        if self._claim.locked():
+        if self._claim.locked() or (self._run is not None and self._run.is_busy):
             raise AgentBusyError(self.name)
         self._check_inputs(inputs)
-        run = Run(self, inputs, loop=asyncio.get_running_loop(), session_id=self.state.session_id, keeps_pause=False)
+        run = Run(
+            self,
+            inputs,
+            loop=asyncio.get_running_loop(),
+            session_id=self.state.session_id,
+            keeps_pause=False,
+            transcript=self.paused_reply(inputs),
+        )
         if listener is not None:
             run.listen(listener)
         self._run = run
@@ -262,9 +281,19 @@ class Agent:
                 return
         if inputs.reply_id != self.state.reply_id:
             raise NotWaitingError(f"This decision is for reply {inputs.reply_id!r}; {self.name} waits in {self.state.reply_id or 'no reply'!r}. Nothing was executed.")
+        needed = "asking" if isinstance(inputs, ev.UserConfirmResultEvent) else "submitted"
         for call_id in ids:
-            if call_id not in waiting:
-                raise NotWaitingError(f"The call {call_id!r} does not wait for a decision. Nothing was executed.")
+            if call_id not in waiting or waiting[call_id].state != needed:
+                what = "a decision" if needed == "asking" else "an outside result"
+                raise NotWaitingError(f"The call {call_id!r} does not wait for {what}. Nothing was executed.")
+            if ids.count(call_id) > 1:
+                raise InputError(f"There are {ids.count(call_id)} answers for the call {call_id!r}; give one. Nothing was executed.")
+        for decided in inputs.confirm_results if isinstance(inputs, ev.UserConfirmResultEvent) else ():
+            asked = waiting[decided.tool_call.id]
+            if decided.tool_call.name != asked.name:
+                raise InputError(f"The call {asked.id!r} asks for {asked.name!r}, not for {decided.tool_call.name!r}. Nothing was executed.")
+            if decided.confirmed and valid_arguments(decided.tool_call.input) != decided.tool_call.input:
+                raise InputError(f"The arguments {decided.tool_call.input!r:.80} are not a JSON object. Nothing was executed.")
 
 
 class _Claim:

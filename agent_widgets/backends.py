@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from agent_widgets.errors import InputError
 from agent_widgets.events import (
@@ -146,7 +146,8 @@ def messages_of(inputs: str | Msg | Sequence[Msg]) -> tuple[Msg, ...]:
     """
     if isinstance(inputs, str):
         return (UserMsg("user", inputs),)
-    messages = (inputs,) if isinstance(inputs, Msg) else tuple(inputs)
+    several = isinstance(inputs, Iterable) and not isinstance(inputs, Msg)
+    messages = tuple(inputs) if several else (cast("Msg", inputs),)
     for message in messages:
         if not isinstance(message, Msg):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers exist
             raise InputError(f"An input must be text or Msg, or a list of Msg; got {type(message).__name__}: {message!r:.80}")

@@ -10,12 +10,24 @@ import html
 from collections.abc import Iterable, Sequence
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from agent_widgets.messages import Base64Source, DataBlock, HintBlock, Msg, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock, Usage
 from agent_widgets.transcript import ToolOutput, Transcript
 from agent_widgets.wire import RunView
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+
+
+def _fence(_renderer: object, tokens: Sequence[Token], index: int, *_: object) -> str:
+    """A code block without the classes that a highlighter would want: nothing highlights here, and it is saved with every run."""
+    return f"<pre>{html.escape(tokens[index].content, quote=False)}</pre>\n"
+
+
+_MARKDOWN.add_render_rule("fence", _fence)
+
+PLAIN_LIMIT = 500
+"""Characters of the twin's plain text."""
 
 _OUTCOMES = {
     "queued": "waiting for its turn",
@@ -60,12 +72,15 @@ def to_html(views: Sequence[RunView], css_id: str) -> str:
 
 
 def static_bundle(views: Sequence[RunView], css_id: str) -> dict[str, str]:
-    """The MIME bundle of the static twin."""
-    return {
-        "text/html": to_html(views, css_id),
-        "text/markdown": "\n\n---\n\n".join(to_markdown(view) for view in views),
-        "text/plain": "\n\n".join(to_text(view) for view in views),
-    }
+    """The MIME bundle of the static twin: the whole transcript once, as HTML, and the beginning as plain text.
+
+    No ``text/markdown``: JupyterLab, nbconvert (to Markdown too) and GitHub take the HTML, and a second copy would be as long
+    as the transcript.
+    """
+    text = "\n\n".join(to_text(view) for view in views)
+    if len(text) > PLAIN_LIMIT:
+        text = f"{text[:PLAIN_LIMIT]}\n[{len(text) - PLAIN_LIMIT:,} characters more in the HTML output]"
+    return {"text/html": to_html(views, css_id), "text/plain": text}
 
 
 def summary(view: RunView) -> str:
@@ -136,7 +151,7 @@ def _run_html(view: RunView) -> str:
 def _block_html(block: object, transcript: Transcript) -> str:
     match block:
         case TextBlock():
-            return _MARKDOWN.render(block.text)
+            return _MARKDOWN.render(block.text).replace(">\n<", "><")
         case ThinkingBlock():
             text = html.escape(block.thinking.strip())
             return f"<details><summary>Thought</summary><pre>{text}</pre></details>" if text else ""

@@ -6,12 +6,10 @@ The only room that knows ipykernel. In a terminal IPython or a plain script the 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -22,8 +20,11 @@ from agent_widgets.loops import LoopThread
 from agent_widgets.runs import CLEAN_UP_SECONDS, Run
 from agent_widgets.tap import EarlyTap
 
-POLL_SECONDS = 0.05
-"""How often a waiting cell looks up: the main loop must wake for ■ to be heard, and ipykernel 6 must be pumped."""
+POLL_SECONDS = 0.2
+"""How often a waiting cell looks up, so that a cancel of its task is heard."""
+
+PUMP_SECONDS = 0.04
+"""How often a blocked cell reads the socket where nobody else does (ipykernel 6)."""
 
 HEARTBEAT_SECONDS = 0.2
 """How often the main loop is woken while a run is active: ipykernel hears ■ in an awaiting cell only when its loop wakes."""
@@ -45,7 +46,7 @@ class NotebookKernel:
         self.kernel: Any = getattr(shell, "kernel", None)
         self.page_seen = False
         self.tap = EarlyTap(self.kernel)
-        self.waiter = CellWaiter(self.tap.pump)
+        self.waiter = CellWaiter(self.tap)
         self._capture = OutputCapture(shell)
         self._capture.install()
         self._heartbeat = _Heartbeat(getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None))
@@ -142,8 +143,8 @@ class _Interrupts:
 class CellWaiter:
     """How a cell waits for a run: ■ stops the run first and the cell after it, clicks are heard meanwhile."""
 
-    def __init__(self, pump: Callable[[], None] = lambda: None) -> None:
-        self._pump = pump
+    def __init__(self, tap: EarlyTap | None = None) -> None:
+        self._tap = tap
         self._interrupts = _Interrupts()
 
     async def wait(self, run: Run) -> None:
@@ -180,10 +181,13 @@ class CellWaiter:
         deadline = None if timeout is None else time.monotonic() + timeout
         hears = self._interrupts.add(run)
         try:
+            ended = threading.Event()
+            run.ended.add_done_callback(lambda _: ended.set())
+            pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
             while not run.is_over and (deadline is None or time.monotonic() < deadline):
-                concurrent.futures.wait([run.ended], POLL_SECONDS)
-                if hears:
-                    self._pump()
+                ended.wait(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+                if hears and self._tap is not None:
+                    self._tap.pump()
         finally:
             pressed = self._pressed(run, hears=hears)
         if pressed:

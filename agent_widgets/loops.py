@@ -10,6 +10,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, ClassVar, TypeVar
 
+from agent_widgets.errors import InputError
+
 Result = TypeVar("Result")
 
 
@@ -33,7 +35,14 @@ class LoopThread:
             return cls._one
 
     def run_sync(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run ``coroutine`` on the loop and wait for it here. An interrupt of this thread cancels it, and goes on."""
+        """Run ``coroutine`` on the loop and wait for it here. An interrupt of this thread cancels it, and goes on.
+
+        Raises:
+            InputError: called on the loop thread, where it would wait for itself.
+        """
+        if self.is_here:
+            coroutine.close()
+            raise InputError("This is the thread that carries runs, and it cannot wait for itself. Use await here: await agent.reply(…)")
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result()

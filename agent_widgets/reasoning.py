@@ -212,7 +212,8 @@ class ReplyLoop:
             answer.add(piece)
         answer.end()
         calls = {b.id: b for b in self._memory.transcript.message.content if isinstance(b, ToolCallBlock)}
-        return tuple(calls[call_id] for call_id in answer.call_ids)
+        # What is executed is what the model wrote: arguments that were mended for the history are refused by the tool.
+        return tuple(replace(calls[call_id], input=arguments or "{}") for call_id, arguments in answer.calls.items())
 
     # -- acting -------------------------------------------------------------------------------------------------
 
@@ -344,9 +345,9 @@ class _Answer:
         self._usage: UsageReport | None = None
 
     @property
-    def call_ids(self) -> tuple[str, ...]:
-        """The calls asked for, in order."""
-        return tuple(self._calls.values())
+    def calls(self) -> dict[str, str]:
+        """The ids of the calls asked for, in order, with their arguments as the model wrote them."""
+        return {call_id: "".join(self._arguments[call_id]) for call_id in self._calls.values()}
 
     def add(self, piece: ModelDelta) -> None:
         """One piece more."""
@@ -367,9 +368,9 @@ class _Answer:
     def end(self) -> None:
         """The answer is complete: end its blocks, then the model call."""
         self._end_block()
-        for call_id in self._calls.values():
-            text = "".join(self._arguments[call_id])
-            metadata: JsonObject = {} if text else {"input": "{}"}  # some servers send no arguments at all
+        for call_id, text in self.calls.items():
+            whole = valid_arguments(text)  # some servers send no arguments at all, some models half of them
+            metadata: JsonObject = {} if whole == text else {"input": whole}
             self._say(ev.ToolCallEndEvent(reply_id=self._reply_id, tool_call_id=call_id, metadata=metadata))
         usage = self._usage or UsageReport(input_tokens=0, output_tokens=0)
         self._say(

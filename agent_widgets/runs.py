@@ -409,6 +409,8 @@ class Run:
         await self.backend.run(inputs, self._emit)
 
     def _stop_on_loop(self, request: StopRequest) -> None:
+        if self.is_over:  # also a paused run that keeps no pause: the pause is the state's, and not this run's any more
+            return
         match self._status:
             case "queued":
                 self._stop = request

@@ -15,7 +15,7 @@ from pathlib import Path
 from agent_widgets.adapters import as_backend
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Backend, Inputs
-from agent_widgets.errors import InputError
+from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.loops import LoopThread
 from agent_widgets.runs import Run, StopLevel, Waiter
 from agent_widgets.state import AgentState
@@ -111,6 +111,7 @@ class Session:
             session_id=self.state.session_id if self.state else "",
             waiter=waiter,
             on_pause=on_pause,
+            transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) else None,
         )
         run.resume_with = lambda: self.run(None, waiter=waiter, on_pause=on_pause, before_start=before_start)
         if before_start is not None:
@@ -161,22 +162,24 @@ class Session:
         return f"<Session {self.name!r}: {len(self._runs)} runs, {self._current.status if self._current else 'idle'}>"
 
     def _next(self) -> None:
-        """Start the run whose turn it is. Any thread."""
+        """Start the run whose turn it is, and tell the others their place. Any thread."""
+        started, reset = None, False
         with self._lock:
-            if self._current is not None and not self._current.is_over:
-                return
-            self._current = None
-            while self._queue:
-                run, reset = self._queue.popleft()
-                if not run.is_over:
-                    self._current = run
-                    break
-            for place, (waiting, _) in enumerate(self._queue):
-                waiting.wait_behind(place + 1)
-            started = self._current
-        if started is not None:
+            self._queue = deque((run, fresh) for run, fresh in self._queue if not run.is_over)
+            if self._current is None or self._current.is_over:
+                started, reset = self._queue.popleft() if self._queue else (None, False)
+                self._current = started
+            for place, (waiting, _) in enumerate(self._queue, 1):
+                if waiting.ahead != place:
+                    waiting.wait_behind(place)
+        if started is None:
+            return
+        try:
             if reset:
                 self.backend.load({})
+        except AgentWidgetsError as error:  # the agent is carrying a reply that is not this session's
+            started.stop(reason=str(error), raises=error)
+        else:
             started.start()
 
 

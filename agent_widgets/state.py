@@ -64,7 +64,8 @@ class AgentState:
         """
         paused = bool(self.waiting())
         context = tuple(
-            _repaired(message, keep_waiting=paused and message.id == self.reply_id) for message in self.context
+            _repaired(message, was_open=message.id == self.reply_id, keep_waiting=paused and message.id == self.reply_id)
+            for message in self.context
         )
         return replace(self, context=context, reply_id=self.reply_id if paused else "", cur_iter=self.cur_iter if paused else 0)
 
@@ -109,7 +110,7 @@ def _faults(message: Msg, *, is_open: bool) -> list[str]:
     return faults
 
 
-def _repaired(message: Msg, *, keep_waiting: bool) -> Msg:
+def _repaired(message: Msg, *, was_open: bool, keep_waiting: bool) -> Msg:
     waiting = {call.id for call in waiting_calls(message)} if keep_waiting else set[str]()
     seen_calls: set[str] = set()
     answered: set[str] = set()
@@ -121,7 +122,8 @@ def _repaired(message: Msg, *, keep_waiting: bool) -> Msg:
                 continue
             seen_calls.add(block.id)
             state = block.state if block.id in waiting else "finished"
-            content.append(replace(block, input=valid_arguments(block.input), state=state, finished_at=block.finished_at or now))
+            finished_at = block.finished_at or (now if was_open else None)
+            content.append(replace(block, input=valid_arguments(block.input), state=state, finished_at=finished_at))
         elif isinstance(block, ToolResultBlock):
             if block.id not in seen_calls or block.id in answered:
                 continue
@@ -131,11 +133,11 @@ def _repaired(message: Msg, *, keep_waiting: bool) -> Msg:
                 answered.add(block.id)
             content.append(block)
         else:
-            content.append(block if block.finished_at else replace(block, finished_at=now))
+            content.append(replace(block, finished_at=now) if was_open and not block.finished_at else block)
     for call in [b for b in content if isinstance(b, ToolCallBlock)]:
         if call.id not in answered and call.id not in waiting:
             content.append(ToolResultBlock(id=call.id, name=call.name, output=INTERRUPTED_TEXT, state="interrupted", finished_at=now))
-    if message.role != "assistant" or message.finished_reason or keep_waiting:
+    if not was_open or message.finished_reason or keep_waiting:
         return replace(message, content=tuple(content))
     return replace(
         message,

@@ -23,7 +23,8 @@ def write_session(path: Path, name: str, state: JsonObject) -> None:
     text = json.dumps({"format": FORMAT, "version": FORMAT_VERSION, "name": name, "state": state}, ensure_ascii=False)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        # A lone surrogate, which some models stream, becomes its JSON escape.
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

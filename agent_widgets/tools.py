@@ -12,8 +12,9 @@ import inspect
 import threading
 import traceback
 import typing
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast, overload
 
 import anyio.to_thread
@@ -91,14 +92,16 @@ class Tool:
                 result = await cast("Callable[..., Awaitable[object]]", self.function)(**given)
             else:
                 result = await _in_thread(lambda: self.function(**given), stopping)
+                if inspect.isawaitable(result):  # a wrapper around an async function
+                    result = await result
+            return succeeded(result)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             return failed(f"{self.name} was cancelled from inside.")
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is a result that the model reads
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is a result that the model reads; exit() would end the loop
             return failed(f"{type(error).__name__}: {error}", traceback="".join(traceback.format_exception(error)))
-        return succeeded(result)
 
 
 @overload
@@ -128,6 +131,8 @@ def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
         InputError: two have one name, or one is not a function.
     """
     found: dict[str, Tool] = {}
+    if callable(tools):
+        raise InputError(f"tools: {tools!r:.80} is one tool, and a list is needed: tools=[…].")
     for item in tools:
         if not callable(item):  # pyright: ignore[reportUnnecessaryComparison] - untyped callers exist
             raise InputError(f"tools: {item!r} is not a function. Give functions, or functions with @tool.")
@@ -162,9 +167,13 @@ def _arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic
                 )
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[parameter.name] = (hints[parameter.name], default)
-        made = pydantic.create_model(tool_name, __config__=pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Field name .* shadows", UserWarning)  # a parameter may be called json, schema or copy
+            made = pydantic.create_model(tool_name, __config__=pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
         made.model_json_schema()
-    except (NameError, TypeError, pydantic.errors.PydanticUserError) as error:
+    except ToolDefinitionError:
+        raise
+    except (NameError, TypeError, ValueError, pydantic.errors.PydanticUserError) as error:
         raise ToolDefinitionError(tool_name, f"its annotations cannot be sent to a model as JSON: {error}".split("\n", maxsplit=1)[0]) from error
     return made
 
@@ -200,7 +209,8 @@ def succeeded(result: object) -> ToolOutcome:
     """A result as a model reads it: text as it is, blocks as they are, everything else as JSON; cut when it is huge."""
     items = cast("list[object]", list(cast("Sequence[object]", result))) if isinstance(result, list | tuple) else [result]
     if items and all(isinstance(item, TextBlock | DataBlock) for item in items):
-        return ToolOutcome(state="success", content=tuple(cast("list[TextBlock | DataBlock]", items)))
+        blocks = cast("list[TextBlock | DataBlock]", items)
+        return ToolOutcome(state="success", content=tuple(replace(b, text=_cut(b.text)) if isinstance(b, TextBlock) else b for b in blocks))
     return ToolOutcome(state="success", content=(TextBlock(_cut(_text_of(result))),))
 
 

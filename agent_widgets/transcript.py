@@ -335,6 +335,8 @@ class EventLog:
                 else:
                     joined.add(event.delta)
             else:
+                if isinstance(event, ev.ToolResultDataDeltaEvent):  # text after an image stays after it
+                    self._open.pop(("TOOL_RESULT_TEXT_DELTA", event.tool_call_id), None)
                 self._entries.append(event)
 
     def events(self) -> tuple[ev.Event, ...]:

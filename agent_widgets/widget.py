@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 
 import anywidget
 import ipywidgets
-import pydantic_core
 import traitlets
 from ipywidgets import widget_serialization
 
@@ -111,6 +110,7 @@ class AgentWidget(anywidget.AnyWidget):
         self._timer_due = float("inf")
         self._handled: OrderedDict[str, None] = OrderedDict()
         self._pages: set[str] = set()
+        self._latest = snapshot_message(0, ())
         self.on_static: Callable[[dict[str, str]], None] | None = None
         code = CardCode.get()
         super().__init__(
@@ -119,7 +119,7 @@ class AgentWidget(anywidget.AnyWidget):
             bundle_key=_code_key(),
             css_id=new_id()[:8],
             composer=composer,
-            snapshot=snapshot_message(0, ()),
+            snapshot=self._latest,
         )
         self.on_msg(lambda _widget, content, _buffers: self._receive(content))
         notebook = NotebookKernel.get()
@@ -141,7 +141,15 @@ class AgentWidget(anywidget.AnyWidget):
     def publish(self) -> None:
         """Send the snapshot as it is now: the first thing a page sees. On the creating thread, before the run starts."""
         self._announced.update(run.run_id for run in self._runs)
-        self.snapshot = snapshot_message(self._seq, [run.view() for run in self._runs], SNAPSHOT_LIMIT)
+        self._latest = self._snapshot()
+        self.snapshot = self._latest
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - ipywidgets' signature
+        """What a page gets that appears later; what has happened since, it gets in answer to its hello."""
+        state: dict[str, Any] = super().get_state(key, drop_defaults)
+        if "snapshot" in state:
+            state["snapshot"] = self._latest
+        return state
 
     def close(self) -> None:
         """Let the pages go; runs go on."""
@@ -195,15 +203,20 @@ class AgentWidget(anywidget.AnyWidget):
                 message["prompt"] = run.prompt
             self.send(message)
         self._pacer.frame_sent(now)
-        settled = all(run.is_over or run.status == "paused" for run in self._runs)
-        if (boundary and settled) or self._pacer.snapshot_due(now):
-            self._send_snapshot(now, final=settled)
+        if boundary and all(run.is_over or run.status == "paused" for run in self._runs):
+            self._keep()
 
-    def _send_snapshot(self, now: float, *, final: bool) -> None:
-        snapshot = snapshot_message(self._seq, [run.view() for run in self._runs], SNAPSHOT_LIMIT)
-        self.snapshot = snapshot
-        self._pacer.snapshot_sent(now, len(pydantic_core.to_json(snapshot)))
-        if final and self.on_static is not None:
+    def _keep(self) -> None:
+        """A run has ended or waits: keep the snapshot for pages that come later, and bring the static twin up to date.
+
+        Pages that are here have had the events, so the snapshot is not sent to them; with nobody there it is, because
+        nbclient stores what is sent.
+        """
+        self._latest = self._snapshot()
+        notebook = NotebookKernel.get()
+        if notebook is not None and not notebook.anybody_there:
+            self.snapshot = self._latest
+        if self.on_static is not None:
             self.on_static(self.static())
 
     # -- from the pages -----------------------------------------------------------------------------------------
@@ -262,9 +275,12 @@ class AgentWidget(anywidget.AnyWidget):
             notebook.page_seen = True
         if isinstance(command, Hello):
             self._pages.add(command.page)
-        if command.have < self._seq or any(len(buffer) for buffer in self._buffers.values()):
-            self._send_frame()
+        self._send_frame()  # what is in the buffers is in the views too: it must not be sent again after them
+        if command.have < self._seq:
             self.send(snapshot_message(self._seq, [run.view() for run in self._runs]))
+
+    def _snapshot(self) -> JsonObject:
+        return snapshot_message(self._seq, [run.view() for run in self._runs], SNAPSHOT_LIMIT)
 
 
 _BOUNDARIES = (ReplyEndEvent, RequireUserConfirmEvent, RequireExternalExecutionEvent)

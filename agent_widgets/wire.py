@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
 import pydantic_core
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from agent_widgets.errors import InputError, SavedStateError
 from agent_widgets.events import Event, TextBlockDeltaEvent, TextDelta, ThinkingBlockDeltaEvent
@@ -134,20 +134,31 @@ def page_transcript(transcript: Transcript, limit: int | None = None) -> JsonObj
 
 def _newest(blocks: list[JsonObject], limit: int) -> tuple[list[JsonObject], int]:
     kept: list[JsonObject] = []
-    cut = 0
+    cut, room = 0, limit
     for block in reversed(blocks):
-        room = limit - sum(_text_size(b) for b in kept)
         size = _text_size(block)
-        if size > room:
-            cut += size - max(room, 0)
-            block = {key: value[-max(room, 1) :] if isinstance(value, str) and len(value) > max(room, 256) else value for key, value in block.items()}
-        kept.append(block)
+        if size <= room:
+            kept.append(block)
+            room -= size
+            continue
+        short = max(room, 256)
+        shorter: JsonObject = {key: text[-short:] if isinstance(text, str) and len(text) > short else text for key, text in block.items()}
+        left = _text_size(shorter)
+        if room > 0 and left <= room + 1_000:  # an image cannot be shortened
+            kept.append(shorter)
+            size -= left
+        cut += size
+        room = 0
     kept.reverse()
     return kept, cut
 
 
-def _text_size(block: JsonObject) -> int:
-    return sum(len(value) for value in block.values() if isinstance(value, str))
+def _text_size(value: JsonValue) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(_text_size(part) for part in value.values())
+    return sum(_text_size(part) for part in value) if isinstance(value, list) else 0
 
 
 def _without_empty(value: JsonObject) -> JsonObject:
@@ -166,7 +177,8 @@ def fingerprint(name: str, arguments: str) -> str:
     It tells a stale view from a current one; it is not a defence against an attacker. ``js/src/wire.ts`` has its twin.
     """
     value = 0xCBF29CE484222325
-    for byte in f"{name}\n{arguments}".encode():
+    text = f"{name}\n{arguments}".encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # as JavaScript encodes lone surrogates
+    for byte in text.encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return f"{value:016x}"
 

@@ -63,6 +63,7 @@ class Front:
     def __init__(self, python: str | Path = sys.executable, *, env: Mapping[str, str] | None = None) -> None:
         self.messages: list[Message] = []
         self.comms: dict[str, Comm] = {}
+        self.has_subshells = False  # ipykernel 7 and newer
         self._arrived = threading.Condition()
         self._directory = tempfile.TemporaryDirectory(prefix="front-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "kernel.log"
@@ -181,7 +182,13 @@ class Front:
         return self.wait_for(lambda m: m.channel == "control" and m.parent_id == msg_id, timeout).content
 
     def create_subshell(self) -> str:
-        """A new subshell's id. Kernels before ipykernel 7 have none."""
+        """A new subshell's id.
+
+        Raises:
+            LookupError: the kernel has none, see ``has_subshells``.
+        """
+        if not self.has_subshells:
+            raise LookupError("This kernel has no subshells: they came with ipykernel 7.")
         return str(self.control("create_subshell_request")["subshell_id"])
 
     def interrupt(self) -> None:
@@ -218,7 +225,8 @@ class Front:
                 if time.monotonic() > deadline or not self._manager.is_alive():
                     raise
             else:
-                self.wait_for(lambda m: m.channel == "shell")
+                info = self.wait_for(lambda m: m.type == "kernel_info_reply").content
+                self.has_subshells = "kernel subshells" in info.get("supported_features", [])
                 return
 
     def _send(self, channel: str, msg_type: str, content: JsonDict, subshell: str | None = None) -> str:
