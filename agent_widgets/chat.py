@@ -21,15 +21,16 @@ NOBODY_THERE = "Nobody is there to ask (the notebook runs without a page), so th
 
 
 @overload
-def chat(agent: object, prompt: str | Msg | Sequence[Msg], *, session: str | Session | None = None, on_confirm: OnConfirm = "ask") -> Run: ...
+def chat(agent: object, prompt: str | Msg | Sequence[Msg], *, session: str | Session | None = None, on_confirm: OnConfirm = "ask", deadline: float | None = None) -> Run: ...
 @overload
-def chat(agent: object, prompt: None = None, *, session: str | Session | None = None, on_confirm: OnConfirm = "ask") -> Run | None: ...
+def chat(agent: object, prompt: None = None, *, session: str | Session | None = None, on_confirm: OnConfirm = "ask", deadline: float | None = None) -> Run | None: ...
 def chat(
     agent: object,
     prompt: str | Msg | Sequence[Msg] | None = None,
     *,
     session: str | Session | None = None,
     on_confirm: OnConfirm = "ask",
+    deadline: float | None = None,
 ) -> Run | None:
     """Put a run of ``agent`` into this cell; the cell ends at once, the run goes on. ``await`` it to wait for the reply.
 
@@ -40,15 +41,18 @@ def chat(
         session: A session, or the name for a new one.
         on_confirm: Who decides about calls that need confirmation: "ask" (a person; denied at once where nobody is there),
             "deny", "allow", or "raise" (the run fails).
+        deadline: Seconds after which the run is stopped, as a person would; ``None``: no limit.
 
     Raises:
         InputError: not an agent, or an argument that cannot work.
     """
     if on_confirm not in get_args(OnConfirm):
         raise InputError(f"on_confirm is {on_confirm!r}; it must be one of {', '.join(get_args(OnConfirm))}.")
+    if deadline is not None and deadline <= 0:
+        raise InputError(f"deadline is {deadline}; it must be a number of seconds above 0.")
     held = session if isinstance(session, Session) else session_of(agent, session)
     notebook = NotebookKernel.get()
-    start = partial(_start, held, notebook, on_confirm)
+    start = partial(_start, held, notebook, on_confirm, deadline)
     if notebook is None:
         return start(prompt)
     if prompt is None and not notebook.is_terminal and not _can_go_on(held):
@@ -60,11 +64,12 @@ def _start(
     session: Session,
     notebook: NotebookKernel | None,
     on_confirm: OnConfirm,
+    deadline: float | None,
     prompt: Inputs,
     before_start: Callable[[Run], object] | None = None,
 ) -> Run:
     def go_on() -> Run:
-        start = partial(_start, session, notebook, on_confirm)
+        start = partial(_start, session, notebook, on_confirm, deadline)
         return start(None) if notebook is None else _show(session, notebook, start, None)
 
     def prepare(run: Run) -> None:
@@ -75,6 +80,7 @@ def _start(
 
     run = session.run(
         prompt,
+        deadline=deadline,
         waiter=notebook.waiter if notebook else None,
         on_pause=partial(_decide, notebook, on_confirm),
         before_start=prepare,

@@ -16,6 +16,7 @@ import contextvars
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol, get_args
 
 import pydantic_core
@@ -123,6 +124,7 @@ class Run:
         waiter: Waiter | None = None,
         on_pause: Callable[[Run], None] | None = None,
         keeps_pause: bool = True,
+        deadline: float | None = None,
         transcript: Transcript | None = None,
     ) -> None:
         """Prepare a run; ``start()`` begins it.
@@ -134,6 +136,7 @@ class Run:
             session_id: Put into the events that the run itself adds.
             waiter: How ``await run`` and ``wait`` wait.
             on_pause: Called on the loop when the reply pauses: a policy may decide here.
+            deadline: Seconds from its start after which the run is stopped, whatever it waits for; ``None``: no limit.
             keeps_pause: Whether a pause leaves the run alive (a card decides) or ends it (``reply()`` returns).
             transcript: How far the reply had come before this run, if it goes on with a paused one.
         """
@@ -152,6 +155,8 @@ class Run:
         self._waiter: Waiter = waiter or PlainWaiter()
         self._on_pause = on_pause
         self._keeps_pause = keeps_pause
+        self._deadline = deadline
+        self._alarm: asyncio.TimerHandle | None = None
         self._log = EventLog()
         self._builder = TranscriptBuilder(transcript)
         self._listeners: list[Listener] = []
@@ -217,8 +222,8 @@ class Run:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is about to start, runs or stops, on a loop that can still carry it."""
-        return self._status in ("queued", "running", "stopping") and not self._loop.is_closed()
+        """Whether it is about to start, or its reply has not ended, on a loop that can still carry it."""
+        return self._status in ("queued", "running", "stopping") and not self._closed and not self._loop.is_closed()
 
     def status_facts(self) -> JsonObject:
         """The status as a page gets it."""
@@ -388,6 +393,9 @@ class Run:
     def _start(self) -> None:
         if self._status == "queued" and self._leg is None:
             self._started_at = time.monotonic()
+            if self._deadline is not None:
+                request = partial(StopRequest, source="deadline", when="now", reason=f"{self._deadline:g} s are over")
+                self._alarm = self._loop.call_later(self._deadline, lambda: self._stop_on_loop(request(at=time.monotonic())))
             self._start_leg(self._inputs)
 
     def _start_leg(self, inputs: Inputs) -> None:
@@ -475,6 +483,8 @@ class Run:
     def _finish(self, outcome: RunStatus) -> None:
         if outcome == "interrupted" and self._stop is not None:
             self._error = self._stop.raises
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._ended_at = time.monotonic()
         self._set_status(outcome)
         self.ended.set_result(None)

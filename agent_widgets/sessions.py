@@ -91,6 +91,7 @@ class Session:
         prompt: Inputs = None,
         reset: bool = False,  # noqa: FBT001, FBT002 - agentling's and smolagents' signature
         *,
+        deadline: float | None = None,
         waiter: Waiter | None = None,
         on_pause: Callable[[Run], None] | None = None,
         before_start: Callable[[Run], None] | None = None,
@@ -100,6 +101,7 @@ class Session:
         Args:
             prompt: What the reply starts from; ``None``: go on where it stopped.
             reset: Begin a fresh conversation, when its turn comes.
+            deadline: Seconds from its start after which the run is stopped.
             waiter: How ``await run`` and ``run.wait`` wait.
             on_pause: Called on the loop when the reply pauses.
             before_start: Called with the run before anything can happen to it: a card attaches itself here.
@@ -111,9 +113,10 @@ class Session:
             session_id=self.state.session_id if self.state else "",
             waiter=waiter,
             on_pause=on_pause,
+            deadline=deadline,
             transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) else None,
         )
-        run.resume_with = lambda: self.run(None, waiter=waiter, on_pause=on_pause, before_start=before_start)
+        run.resume_with = lambda: self.run(None, deadline=deadline, waiter=waiter, on_pause=on_pause, before_start=before_start)
         if before_start is not None:
             before_start(run)
         with self._lock:

@@ -24,7 +24,7 @@ import traitlets
 from ipywidgets import widget_serialization
 
 from agent_widgets.errors import AgentWidgetsError, InputError
-from agent_widgets.events import Event, ReplyEndEvent, RequireExternalExecutionEvent, RequireUserConfirmEvent
+from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.messages import JsonObject, new_id
@@ -166,11 +166,14 @@ class AgentWidget(anywidget.AnyWidget):
     # -- to the pages, on the loop ------------------------------------------------------------------------------
 
     def _hear(self, run: Run, event: Event | None) -> None:
-        """Something happened: send it with the next frame."""
+        """Something happened: send it with the next frame, and the end at once."""
         if event is None:
             self._changed.add(run.run_id)
         else:
             self._buffers[run.run_id].append(event)
+        if event is None and run.status in _SETTLED:
+            self._frame()  # before anybody who waits for the run learns of it: nbclient drops what comes after the cell
+            return
         due = self._pacer.frame_due(event, time.monotonic())
         if due < self._timer_due:
             if self._timer is not None:
@@ -180,6 +183,8 @@ class AgentWidget(anywidget.AnyWidget):
             self._timer = self.session.loop.call_later(delay, self._frame, context=self._context)
 
     def _frame(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer, self._timer_due = None, float("inf")
         try:
             self._send_frame()
@@ -187,23 +192,22 @@ class AgentWidget(anywidget.AnyWidget):
             logger.exception("agent-widgets: a card could not be updated; its run goes on")
 
     def _send_frame(self) -> None:
-        now = time.monotonic()
-        boundary = False
+        settles = False
         for run in self._runs:
             events = self._buffers[run.run_id].take()
             changed = run.run_id in self._changed
             if not events and not changed:
                 continue
             self._changed.discard(run.run_id)
-            boundary = boundary or changed or any(isinstance(event, _BOUNDARIES) for event in events)
+            settles = settles or (changed and run.status in _SETTLED)
             self._seq += 1
             message = events_message(self._seq, run.run_id, events, run.status_facts() if changed else None)
             if run.run_id not in self._announced:
                 self._announced.add(run.run_id)
                 message["prompt"] = run.prompt
             self.send(message)
-        self._pacer.frame_sent(now)
-        if boundary and all(run.is_over or run.status == "paused" for run in self._runs):
+        self._pacer.frame_sent(time.monotonic())
+        if settles:
             self._keep()
 
     def _keep(self) -> None:
@@ -283,7 +287,8 @@ class AgentWidget(anywidget.AnyWidget):
         return snapshot_message(self._seq, [run.view() for run in self._runs], SNAPSHOT_LIMIT)
 
 
-_BOUNDARIES = (ReplyEndEvent, RequireUserConfirmEvent, RequireExternalExecutionEvent)
+_SETTLED = ("paused", "completed", "interrupted", "exceed_max_iters", "error")
+"""Nothing more happens to such a run until somebody does something."""
 
 
 def _start_on_session(prompt: str | None, card: AgentWidget) -> Run:

@@ -27,7 +27,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -64,7 +64,7 @@ KERNEL_STATE = """() => {
 
 
 @contextlib.contextmanager
-def chromium() -> Iterator[Browser]:
+def chromium() -> Generator[Browser]:
     """A headless Chromium: the system's, and one at a time, since Playwright's sync API starts once in a thread."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=_chromium(), args=CHROMIUM_ARGS)
@@ -273,7 +273,7 @@ class Notebook:
         deadline = time.monotonic() + 10
         while self.path.stat().st_mtime_ns == before and time.monotonic() < deadline:
             self.page.wait_for_timeout(50)  # Playwright's: the page goes on meanwhile
-        return nbformat.read(self.path, as_version=4)
+        return nbformat.read(self.path, as_version=4)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] (untyped)
 
     def reload(self, *, wait: bool = True) -> None:
         """Reload the page as a person does, and wait for the kernel; without ``wait`` only for the notebook's cells.
