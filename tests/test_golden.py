@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pydantic import JsonValue
 
 from agent_widgets import events as ev
 from agent_widgets.messages import JsonObject
@@ -93,7 +94,7 @@ def _with_reply(event: JsonObject) -> JsonObject:
     return {"reply_id": "r1", **event} if str(event["type"]).endswith("_DELTA") else event
 
 
-def _untimed(value: object) -> object:
+def _untimed(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {key: _untimed(part) for key, part in value.items() if key not in UNTIMED}
     return [_untimed(part) for part in value] if isinstance(value, list) else value

@@ -83,7 +83,13 @@ class Log:
 def plain_text() -> Log:
     log = Log()
     log.model()
-    log.text("t1", "# A title\n\nSome **bold", "** text with `code` and é, 漢字, 🙂.\n\n- one\n- t", "wo\n\n```python\nprint(", "'hi')\n```\n")
+    log.text(
+        "t1",
+        "# A title\n\nSome **bold",
+        "** text with `code` and é, 漢字, 🙂.\n\n- one\n- t",
+        "wo\n\n```python\nprint(",
+        "'hi')\n```\n",
+    )
     log.model_end(1204, 310)
     log.end()
     return log
@@ -201,7 +207,9 @@ def tool_output() -> Log:
     log.add(
         ev.ToolResultTextDeltaEvent(reply_id="r1", tool_call_id="c1", delta="The plot:"),
         ev.ToolResultDataDeltaEvent(reply_id="r1", tool_call_id="c1", block_id="d1", media_type="image/png", data=PIXEL),
-        ev.ToolResultDataDeltaEvent(reply_id="r1", tool_call_id="c1", block_id="d2", media_type="image/png", url="https://example.org/a.png"),
+        ev.ToolResultDataDeltaEvent(
+            reply_id="r1", tool_call_id="c1", block_id="d2", media_type="image/png", url="https://example.org/a.png"
+        ),
         ev.ToolResultTextDeltaEvent(reply_id="r1", tool_call_id="c1", delta="two "),
         ev.ToolResultTextDeltaEvent(reply_id="r1", tool_call_id="c1", delta="pictures"),
         ev.ToolResultEndEvent(reply_id="r1", tool_call_id="c1", state="success", metadata={"still_running": True}),
@@ -236,7 +244,8 @@ def hints_and_notices() -> Log:
     """What is rare: hints, notices, unknown customs, outside results, a second start, a replaced text, unknown blocks."""
     log = Log()
     log.add(ev.HintBlockEvent(reply_id="r1", block_id="h1", source="plan", hint="Keep it short."))
-    log.add(ev.HintBlockEvent(reply_id="r1", block_id="h2", hint=(TextBlock("Look at this.", id="p1", created_at=START.isoformat()),)))
+    part = TextBlock("Look at this.", id="p1", created_at=START.isoformat())
+    log.add(ev.HintBlockEvent(reply_id="r1", block_id="h2", hint=(part,)))
     log.add(ev.CustomEvent(name=ev.NOTICE, value={"text": "The page was reloaded."}))
     log.add(ev.CustomEvent(name="metrics", value={"queue": 3, "nothing": None}))
     log.model()

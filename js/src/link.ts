@@ -1,0 +1,294 @@
+// One model's side of the wire: sequence numbers, runs, commands. Once per model; views subscribe.
+//
+// Messages count up by one. A gap means that something was lost (a slow page, a reload): the card asks once for
+// everything, and ignores events until it comes, because folding around a hole shows text that nobody wrote.
+
+import { type Asked, type Notice, Presses } from "./asked";
+import type { Doubt } from "./decode";
+import type { Transcript } from "./events";
+import { TranscriptBuilder } from "./transcript";
+import { type Command, type Decision, decodeMessage, type FullRun, fingerprint, type Incoming, newId, type Status } from "./wire";
+
+/** The part of a widget model that a card uses. */
+export interface Model {
+  get(name: string): unknown;
+  on(name: string, callback: (message: unknown) => void): void;
+  off(name: string, callback: (message: unknown) => void): void;
+  set(name: string, value: unknown): void;
+  send(content: unknown): void;
+}
+
+/** One run as views see it. `since` is the page's clock, in ms, when `status` came. */
+export interface RunView {
+  readonly run_id: string;
+  readonly prompt: string;
+  readonly status: Status;
+  readonly since: number;
+  readonly transcript: Transcript;
+  readonly cut: number;
+}
+
+/** All that a view shows. `notice` is the newest sentence for the person; `newer` says that something could not be read. */
+export interface CardState {
+  readonly runs: readonly RunView[];
+  readonly asked: readonly Asked[];
+  readonly notice: Notice | undefined;
+  readonly newer: boolean;
+}
+
+/** `urgent`: a person pressed something, do not wait for the next frame. */
+export type Listener = (urgent: boolean) => void;
+
+interface Run {
+  prompt: string;
+  status: Status;
+  since: number;
+  cut: number;
+  builder: TranscriptBuilder;
+  view: RunView | undefined;
+}
+
+const RESYNC_MS = 3_000;
+const UNSENT = "Nothing was sent: this card is not connected to a kernel. Run its cell again.";
+export const ENDED: readonly string[] = ["completed", "interrupted", "exceed_max_iters", "error"];
+const SETTLED = [...ENDED, "paused"];
+
+export class Link {
+  #model: Model;
+  #have = -1;
+  #resyncAt: number | undefined;
+  #runs = new Map<string, Run>();
+  #presses = new Presses(() => this.#tell(true));
+  #doubt: Doubt = { strange: 0 };
+  #listeners = new Set<Listener>();
+
+  constructor(model: Model) {
+    this.#model = model;
+    model.on("msg:custom", this.#onMessage);
+    model.on("change:snapshot", this.#onSnapshot);
+    this.#onSnapshot();
+  }
+
+  dispose(): void {
+    this.#model.off("msg:custom", this.#onMessage);
+    this.#model.off("change:snapshot", this.#onSnapshot);
+    this.#presses.dispose();
+    this.#listeners.clear();
+  }
+
+  /** Returns the function that ends the subscription. */
+  subscribe(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  get state(): CardState {
+    const runs = [...this.#runs].map(([run_id, run]) => viewOf(run_id, run));
+    return { runs, asked: this.#presses.asked, notice: this.#presses.notice, newer: this.#doubt.strange > 0 };
+  }
+
+  // -- page to kernel
+
+  /** A view has appeared. */
+  hello(): void {
+    this.#post({ kind: "hello", have: this.#have, page: pageId() });
+  }
+
+  stop(run_id: string): void {
+    this.#ask("stop", run_id, "", { kind: "stop", run_id, after: "now" });
+  }
+
+  resume(run_id: string): void {
+    this.#ask("resume", run_id, "", { kind: "resume", run_id });
+  }
+
+  /** Returns the command's id: a notice with this id says that it could not be carried out. */
+  prompt(text: string): string | undefined {
+    return this.#ask("send", "", "", { kind: "send", text });
+  }
+
+  /** A decision is bound to the arguments that the person saw. */
+  decide(
+    run_id: string,
+    call: { readonly id: string; readonly name: string; readonly input: string },
+    decision: Decision,
+    reason: string,
+  ): void {
+    const seen = fingerprint(call.name, call.input);
+    this.#ask(decision, run_id, call.id, { kind: "decide", run_id, call_id: call.id, fingerprint: seen, decision, reason });
+  }
+
+  #ask(what: Asked["what"], run_id: string, call_id: string, command: Command): string | undefined {
+    const id = this.#presses.ask(what, run_id, call_id);
+    if (id !== undefined && !this.#post(command, id)) {
+      this.#presses.answer(id, UNSENT);
+    }
+    this.#tell(true);
+    return id;
+  }
+
+  /** ipywidgets throws, or rejects, when the comm is closed. */
+  #post(command: Command, id = newId()): boolean {
+    try {
+      const sent: unknown = this.#model.send({ ...command, id });
+      if (sent instanceof Promise) {
+        sent.catch(() => this.#presses.answer(id, UNSENT));
+      }
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  // -- kernel to page
+
+  #onSnapshot = (): void => {
+    const value = this.#model.get("snapshot");
+    this.#guard(() => {
+      const message = isEmpty(value) ? undefined : decodeMessage(value, this.#doubt);
+      if (message?.kind === "full" && message.seq > this.#have) {
+        this.#replace(message.seq, message.runs);
+      }
+    });
+  };
+
+  #onMessage = (value: unknown): void => {
+    this.#guard(() => {
+      const message = decodeMessage(value, this.#doubt);
+      if (message) {
+        this.#take(message);
+      }
+    });
+  };
+
+  /** Whatever the kernel sends, nothing is thrown into the host's message loop: it would stop all later messages. */
+  #guard(handle: () => void): void {
+    try {
+      handle();
+    } catch (error) {
+      this.#doubt.strange += 1;
+      console.warn("[agent-widgets] a message could not be read", error);
+    }
+    this.#tell(false);
+  }
+
+  #take(message: Incoming): void {
+    switch (message.kind) {
+      case "notice":
+        return this.#presses.say(message.id, message.text);
+      case "full":
+        return message.seq >= this.#have ? this.#replace(message.seq, message.runs) : undefined;
+      case "events":
+        if (message.seq > this.#have + 1) {
+          return this.#resync();
+        }
+        if (message.seq === this.#have + 1 && this.#resyncAt === undefined) {
+          this.#have = message.seq;
+          this.#fold(message);
+        }
+    }
+  }
+
+  /** Once per gap; again only if the answer itself seems to be lost. */
+  #resync(): void {
+    const now = performance.now();
+    if (this.#resyncAt === undefined || now - this.#resyncAt > RESYNC_MS) {
+      this.#resyncAt = now;
+      this.#post({ kind: "resync", have: this.#have });
+    }
+  }
+
+  #fold(message: Extract<Incoming, { kind: "events" }>): void {
+    const known = this.#runs.get(message.run_id);
+    const run = known ?? newRun(message.prompt ?? "");
+    this.#runs.set(message.run_id, run);
+    for (const event of message.events) {
+      run.builder.apply(event);
+    }
+    if (message.status) {
+      run.status = message.status;
+      run.since = performance.now();
+    }
+    run.view = undefined;
+    this.#settle(!known);
+    if (message.status && SETTLED.includes(message.status.state)) {
+      this.#keep();
+    }
+  }
+
+  /** For "Save Widget State": what is saved is the model's traits, and the kernel sends the snapshot once, at the start. */
+  #keep(): void {
+    const runs = this.state.runs.map(({ run_id, prompt, status, transcript, cut }) => {
+      return { run_id, prompt, status, transcript: { ...transcript, cut } };
+    });
+    this.#model.set("snapshot", { kind: "full", seq: this.#have, runs });
+  }
+
+  #replace(seq: number, runs: readonly FullRun[]): void {
+    this.#have = seq;
+    this.#resyncAt = undefined;
+    const grew = runs.some(({ run_id }) => !this.#runs.has(run_id));
+    this.#runs = new Map(
+      runs.map(({ run_id, transcript, ...rest }) => [
+        run_id,
+        { ...rest, since: performance.now(), builder: new TranscriptBuilder(transcript), view: undefined },
+      ]),
+    );
+    this.#settle(grew);
+  }
+
+  /** Lets go of what has happened: the run ended, the call was decided, the new run is there. */
+  #settle(grew: boolean): void {
+    if (this.#presses.asked.length === 0) {
+      return;
+    }
+    this.#presses.release(({ what, run_id, call_id }) => {
+      const run = this.#runs.get(run_id);
+      const over = !run || ENDED.includes(run.status.state);
+      switch (what) {
+        case "stop":
+          return over || run.status.state === "stopping"; // the kernel knows: what is still shown comes from there
+        case "resume":
+          return !over || grew;
+        case "send":
+          return grew;
+        default:
+          return over || !viewOf(run_id, run).transcript.message.content.some((block) => block.id === call_id && isAsking(block));
+      }
+    });
+  }
+
+  #tell(urgent: boolean): void {
+    for (const listener of this.#listeners) {
+      listener(urgent);
+    }
+  }
+}
+
+function newRun(prompt: string): Run {
+  return { prompt, status: { state: "running" }, since: performance.now(), cut: 0, builder: new TranscriptBuilder(), view: undefined };
+}
+
+function viewOf(run_id: string, run: Run): RunView {
+  const transcript = run.builder.freeze();
+  if (run.view?.transcript !== transcript) {
+    const { prompt, status, since, cut } = run;
+    run.view = { run_id, prompt, status, since, cut, transcript };
+  }
+  return run.view;
+}
+
+function isAsking(block: { readonly type: string; readonly state?: string }): boolean {
+  return block.type === "tool_call" && block.state === "asking";
+}
+
+function isEmpty(value: unknown): boolean {
+  return typeof value !== "object" || value === null || Object.keys(value).length === 0;
+}
+
+/** One id for each page load, whatever number of cards and of bundles it holds: the kernel learns of a reload by it. */
+function pageId(): string {
+  const page = globalThis as { __agentWidgetsPage?: string };
+  page.__agentWidgetsPage ??= newId();
+  return page.__agentWidgetsPage;
+}

@@ -1,0 +1,266 @@
+// The fold: events in, transcript out. Twin of transcript.py; both fold the golden logs to the same transcripts.
+//
+// Blocks that no event touched keep their identity from one frozen transcript to the next: views compare by `===`.
+// Streamed text is gathered with `+=`, which engines keep as a rope and join once per read.
+
+import { added, ended, parts, sourceOf, withText } from "./blocks";
+import { asObject, isObject } from "./decode";
+import type { AgentEvent, Block, DataBlock, JsonObject, Source, ToolOutput, ToolResultDataDeltaEvent, Transcript } from "./events";
+import { NOTICE, TOOL_OUTPUT } from "./events";
+import { textOf } from "./wire";
+
+const EMPTY: Transcript = {
+  message: { name: "assistant", content: [], role: "assistant", id: "", metadata: {}, created_at: "" },
+  model: "",
+  steps: 0,
+  calling: false,
+  outputs: [],
+  notices: [],
+};
+
+type Kind = Block["type"];
+type BlockOf<K extends Kind> = Extract<Block, { type: K }>;
+
+/** Folds events into a `Transcript`. Events about unknown blocks are ignored: a damaged log must still be readable. */
+export class TranscriptBuilder {
+  #base: Transcript;
+  #frozen: Transcript | undefined;
+  #blocks: Block[];
+  #index = new Map<string, number>();
+  #pieces = new Map<number, string>();
+  #outputs: ToolOutput[];
+
+  constructor(start: Transcript = EMPTY) {
+    this.#base = start;
+    this.#frozen = start;
+    this.#blocks = [...start.message.content];
+    this.#outputs = [...start.outputs];
+    for (const [at, block] of this.#blocks.entries()) {
+      this.#index.set(key(block.type, block.id), at);
+    }
+  }
+
+  /** The transcript so far; the same object until the next event. */
+  freeze(): Transcript {
+    if (!this.#frozen) {
+      for (const at of [...this.#pieces.keys()]) {
+        this.#settle(at);
+      }
+      const message = { ...this.#base.message, content: [...this.#blocks] };
+      this.#base = { ...this.#base, message, outputs: [...this.#outputs] };
+      this.#frozen = this.#base;
+    }
+    return this.#frozen;
+  }
+
+  apply(event: AgentEvent): void {
+    this.#frozen = undefined;
+    switch (event.type) {
+      case "TEXT_BLOCK_DELTA":
+        return this.#text("text", event.block_id, event.delta);
+      case "THINKING_BLOCK_DELTA":
+        return this.#text("thinking", event.block_id, event.delta);
+      case "TOOL_CALL_DELTA":
+        return this.#text("tool_call", event.tool_call_id, event.delta);
+      case "TOOL_RESULT_TEXT_DELTA":
+        return this.#text("tool_result", event.tool_call_id, event.delta);
+      case "REPLY_START":
+      case "REPLY_END":
+      case "MODEL_CALL_START":
+      case "MODEL_CALL_END":
+        return this.#frame(event);
+      case "CUSTOM":
+        return this.#custom(event.name, event.value);
+      case "USER_INTERRUPT":
+      case "EXCEED_MAX_ITERS":
+      case "EXTERNAL_EXECUTION_RESULT": // the results follow as TOOL_RESULT events
+        return;
+      case "REQUIRE_USER_CONFIRM":
+      case "REQUIRE_EXTERNAL_EXECUTION":
+      case "USER_CONFIRM_RESULT":
+        return this.#pause(event);
+      case "DATA_BLOCK_START":
+      case "DATA_BLOCK_DELTA":
+      case "DATA_BLOCK_END":
+      case "TOOL_RESULT_DATA_DELTA":
+        return this.#data(event);
+      default:
+        return this.#edge(event);
+    }
+  }
+
+  /** A block begins or ends. */
+  #edge(
+    event: Extract<
+      AgentEvent,
+      { type: `${"TEXT_BLOCK" | "THINKING_BLOCK" | "TOOL_CALL" | "TOOL_RESULT"}_${"START" | "END"}` | "HINT_BLOCK" }
+    >,
+  ): void {
+    const at = event.created_at;
+    switch (event.type) {
+      case "TEXT_BLOCK_START":
+        return this.#open({ text: "", id: event.block_id, type: "text", created_at: at });
+      case "THINKING_BLOCK_START":
+        return this.#open({ thinking: "", id: event.block_id, type: "thinking", created_at: at });
+      case "TOOL_CALL_START": {
+        const { tool_call_id: id, tool_call_name: name } = event;
+        return this.#open({ id, name, input: "", state: "pending", suggested_rules: [], type: "tool_call", created_at: at });
+      }
+      case "TOOL_RESULT_START": {
+        const { tool_call_id: id, tool_call_name: name } = event;
+        return this.#open({ id, name, output: "", state: "running", metadata: {}, type: "tool_result", created_at: at });
+      }
+      case "HINT_BLOCK": {
+        const { block_id: id, hint, source } = event;
+        return this.#open({ hint, ...(source !== undefined && { source }), id, type: "hint", created_at: at, finished_at: at });
+      }
+      case "TEXT_BLOCK_END":
+        return this.#change("text", event.block_id, { finished_at: at, ...(event.text !== undefined && { text: event.text }) });
+      case "THINKING_BLOCK_END":
+        return this.#change("thinking", event.block_id, { finished_at: at });
+      case "TOOL_CALL_END": {
+        const { input } = event.metadata;
+        return this.#change("tool_call", event.tool_call_id, { finished_at: at, ...(typeof input === "string" && { input }) });
+      }
+      case "TOOL_RESULT_END": {
+        const { state, metadata } = event;
+        this.#change("tool_result", event.tool_call_id, { state, finished_at: at, metadata });
+        return this.#change("tool_call", event.tool_call_id, { state: "finished" });
+      }
+    }
+  }
+
+  #text(kind: Kind, id: string, delta: string): void {
+    const at = this.#index.get(key(kind, id));
+    if (at !== undefined) {
+      this.#pieces.set(at, (this.#pieces.get(at) ?? "") + delta);
+    }
+  }
+
+  /** A second start (AgentScope emits one when a tool resumes) goes on in the same block. */
+  #open(block: Block): void {
+    if (!this.#index.has(key(block.type, block.id))) {
+      this.#index.set(key(block.type, block.id), this.#blocks.push(block) - 1);
+    }
+  }
+
+  #change<K extends Kind>(kind: K, id: string, changes: Partial<BlockOf<K>>): void {
+    const at = this.#index.get(key(kind, id));
+    const block = at === undefined ? undefined : this.#settle(at);
+    if (at !== undefined && block) {
+      this.#blocks[at] = { ...block, ...changes } as Block;
+    }
+  }
+
+  /** Joins the text that came for a block into it. */
+  #settle(at: number): Block | undefined {
+    const block = this.#blocks[at];
+    const text = this.#pieces.get(at);
+    if (text === undefined || !block) {
+      return block;
+    }
+    this.#pieces.delete(at);
+    const joined = withText(block, text);
+    this.#blocks[at] = joined;
+    return joined;
+  }
+
+  #data(event: Extract<AgentEvent, { type: `DATA_BLOCK_${string}` }> | ToolResultDataDeltaEvent): void {
+    switch (event.type) {
+      case "DATA_BLOCK_START": {
+        const source: Source = { data: "", media_type: event.media_type, type: "base64" };
+        const name = event.name === undefined ? {} : { name: event.name };
+        return this.#open({ source, ...name, id: event.block_id, type: "data", created_at: event.created_at });
+      }
+      case "DATA_BLOCK_DELTA":
+        if (event.url !== undefined) {
+          return this.#change("data", event.block_id, { source: sourceOf(event) });
+        }
+        return this.#text("data", event.block_id, event.data ?? "");
+      case "DATA_BLOCK_END":
+        return this.#change("data", event.block_id, { finished_at: event.created_at });
+      case "TOOL_RESULT_DATA_DELTA":
+        return this.#resultData(event);
+    }
+  }
+
+  /** An image among a result's text: the text before it stays before it. */
+  #resultData(event: ToolResultDataDeltaEvent): void {
+    const at = this.#index.get(key("tool_result", event.tool_call_id));
+    const block = at === undefined ? undefined : this.#settle(at);
+    if (at === undefined || block?.type !== "tool_result") {
+      return;
+    }
+    const { block_id: id, created_at } = event;
+    const image: DataBlock = { source: sourceOf(event), id, type: "data", created_at, finished_at: created_at };
+    this.#blocks[at] = { ...block, output: [...parts(block), image] };
+  }
+
+  #frame(event: Extract<AgentEvent, { type: `REPLY_${string}` | `MODEL_CALL_${string}` }>): void {
+    const base = this.#base;
+    const message = base.message;
+    switch (event.type) {
+      case "REPLY_START": {
+        const { reply_id: id, name, role, created_at } = event;
+        this.#base = { ...base, message: { ...message, id, name, role, created_at } };
+        return;
+      }
+      case "REPLY_END":
+        this.#base = { ...base, message: { ...message, ...ended(event, message.metadata) } };
+        return;
+      case "MODEL_CALL_START":
+        this.#base = { ...base, model: event.model_name, steps: base.steps + 1, calling: true };
+        return;
+      case "MODEL_CALL_END":
+        this.#base = { ...base, calling: false, message: { ...message, usage: added(message.usage, event) } };
+        return;
+    }
+  }
+
+  #pause(event: Extract<AgentEvent, { type: `REQUIRE_${string}` | "USER_CONFIRM_RESULT" }>): void {
+    if (event.type === "USER_CONFIRM_RESULT") {
+      for (const { confirmed, tool_call } of event.confirm_results) {
+        this.#change("tool_call", tool_call.id, { state: confirmed ? "allowed" : "finished", input: tool_call.input });
+      }
+      return;
+    }
+    for (const { id, suggested_rules } of event.tool_calls) {
+      if (event.type === "REQUIRE_USER_CONFIRM") {
+        this.#change("tool_call", id, { state: "asking", suggested_rules });
+      } else {
+        this.#change("tool_call", id, { state: "submitted" });
+      }
+    }
+  }
+
+  #custom(name: string, value: JsonObject): void {
+    if (name === TOOL_OUTPUT) {
+      this.#output(value);
+    } else if (name === NOTICE && typeof value["text"] === "string") {
+      this.#base = { ...this.#base, notices: [...this.#base.notices, value["text"]] };
+    }
+  }
+
+  #output(value: JsonObject): void {
+    const { call_id, name, data } = value;
+    if (typeof call_id !== "string" || typeof name !== "string" || !["string", "undefined"].includes(typeof value["text"])) {
+      return;
+    }
+    const text = textOf(value, "text");
+    if (isObject(data)) {
+      this.#outputs.push({ call_id, name, text: "", data: asObject(data) });
+      return;
+    }
+    const at = this.#outputs.findLastIndex((output) => output.call_id === call_id);
+    const last = this.#outputs[at];
+    if (last && last.name === name && !last.data) {
+      this.#outputs[at] = { ...last, text: last.text + text };
+    } else {
+      this.#outputs.push({ call_id, name, text });
+    }
+  }
+}
+
+function key(kind: Kind, id: string): string {
+  return `${kind} ${id}`;
+}

@@ -1,0 +1,159 @@
+// A card: one view of a link. Draws at most once a frame, and scrolls only its own body.
+
+import type { CardState, Link, RunView } from "../link";
+import { ComposerView } from "./composer";
+import { copyOnClick } from "./copy";
+import { h, setText, show } from "./dom";
+import { HeaderView, isStoppable, isStopping, stateWord } from "./header";
+import { RunElement } from "./run";
+
+const NEWER = "This card was made by a newer agent-widgets: some of it cannot be shown. Reload the page.";
+const ANNOUNCE_MS = 1_000;
+const NEAR_BOTTOM = 24; // px
+
+export class CardView {
+  readonly root = h("section", { class: "aw", "aria-label": "Agent" });
+  #link: Link;
+  #header: HeaderView;
+  #scroller = h("div", { class: "aw-body", tabindex: "0", role: "region", "aria-label": "Transcript" });
+  #content = h("div", { class: "aw-runs" });
+  #notice = h("div", { class: "aw-notice", role: "status" });
+  #live = h("div", { class: "aw-sr", "aria-live": "polite" });
+  #composer: ComposerView | undefined;
+  #runs = new Map<string, RunElement>();
+  #stuck = true;
+  #frame: number | undefined;
+  #announcing: ReturnType<typeof setTimeout> | undefined;
+  #off: (() => void)[] = [];
+
+  constructor(link: Link, options: { readonly composer: boolean }) {
+    this.#link = link;
+    this.#header = new HeaderView(() => this.#stop());
+    this.#composer = options.composer ? new ComposerView(link) : undefined;
+    this.#scroller.append(this.#content);
+    this.root.append(this.#header.root, this.#scroller, this.#notice, this.#live);
+    if (this.#composer) {
+      this.root.append(this.#composer.root);
+    }
+    this.#listen();
+    this.#draw();
+  }
+
+  dispose(): void {
+    for (const off of this.#off) {
+      off();
+    }
+    if (this.#frame !== undefined) {
+      cancelAnimationFrame(this.#frame);
+    }
+    clearTimeout(this.#announcing);
+    this.#header.dispose();
+    for (const run of this.#runs.values()) {
+      run.dispose();
+    }
+    this.root.remove();
+  }
+
+  #listen(): void {
+    const on = <K extends keyof HTMLElementEventMap>(target: HTMLElement, name: K, handle: (event: HTMLElementEventMap[K]) => void) => {
+      target.addEventListener(name, handle);
+      this.#off.push(() => target.removeEventListener(name, handle));
+    };
+    this.#off.push(this.#link.subscribe((urgent) => (urgent ? this.#draw() : this.#schedule())));
+    on(this.root, "keydown", (event) => this.#onKey(event));
+    on(this.root, "click", copyOnClick);
+    on(this.#scroller, "scroll", () => {
+      const { scrollHeight, scrollTop, clientHeight } = this.#scroller;
+      this.#stuck = scrollHeight - scrollTop - clientHeight < NEAR_BOTTOM;
+    });
+    on(this.#scroller, "click", (event) => {
+      if (event.target instanceof Element && event.target.closest("summary")) {
+        this.#stuck = false; // what was just unfolded must not run away
+      }
+    });
+  }
+
+  #onKey(event: KeyboardEvent): void {
+    const typing = event.target instanceof Element && event.target.matches("input, textarea");
+    if (event.key === "Escape" && !typing && this.#stop()) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  }
+
+  #stop(): boolean {
+    const { runs, asked } = this.#link.state;
+    const run = current(runs);
+    if (!run || !isStoppable(run) || isStopping(run, asked)) {
+      return false;
+    }
+    this.#link.stop(run.run_id);
+    return true;
+  }
+
+  #schedule(): void {
+    this.#frame ??= requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw(): void {
+    if (this.#frame !== undefined) {
+      cancelAnimationFrame(this.#frame);
+      this.#frame = undefined;
+    }
+    const state = this.#link.state;
+    const run = current(state.runs);
+    this.#header.update(run, state.asked);
+    const changed = this.#drawRuns(state);
+    this.#composer?.update(state);
+    const notice = state.notice?.text ?? (state.newer ? NEWER : "");
+    setText(this.#notice, notice);
+    show(this.#notice, notice !== "");
+    show(this.#scroller, state.runs.length > 0);
+    this.#announce(run ? stateWord(run, isStopping(run, state.asked)) : "");
+    if (changed && this.#stuck) {
+      this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    }
+  }
+
+  #drawRuns({ runs, asked }: CardState): boolean {
+    let changed = false;
+    for (const [at, run] of runs.entries()) {
+      let element = this.#runs.get(run.run_id);
+      if (!element) {
+        element = new RunElement(this.#link, run.run_id);
+        this.#runs.set(run.run_id, element);
+        this.#stuck = true;
+      }
+      const before = this.#content.children[at] ?? null;
+      if (before !== element.root) {
+        this.#content.insertBefore(element.root, before);
+      }
+      changed = element.update(run, at === runs.length - 1, asked) || changed;
+    }
+    for (const [run_id, element] of this.#runs) {
+      if (!runs.some((run) => run.run_id === run_id)) {
+        element.dispose();
+        this.#runs.delete(run_id);
+      }
+    }
+    return changed;
+  }
+
+  /** Changes of state are spoken, tokens are not; several within a second are one. */
+  #announce(word: string): void {
+    if (this.#live.dataset["next"] === word) {
+      return;
+    }
+    this.#live.dataset["next"] = word;
+    this.#announcing ??= setTimeout(() => {
+      this.#announcing = undefined;
+      setText(this.#live, `Agent: ${this.#live.dataset["next"] ?? ""}`);
+    }, ANNOUNCE_MS);
+  }
+}
+
+/** The run that the head of the card speaks of: the one that is carried, else the next in the queue, else the newest. */
+function current(runs: readonly RunView[]): RunView | undefined {
+  const active = runs.find(({ status }) => ["running", "stopping", "paused"].includes(status.state));
+  return active ?? runs.find(({ status }) => status.state === "queued") ?? runs.at(-1);
+}

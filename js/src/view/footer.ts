@@ -1,0 +1,84 @@
+// How a run ended: the outcome in words, what it cost, and the way to go on.
+
+import type { Usage } from "../events";
+import type { RunView } from "../link";
+import { type RunState, type StopInfo, stopInfo } from "../wire";
+import { button, h, setText, show } from "./dom";
+import { between, count, duration, milliseconds, plural } from "./format";
+
+export class FooterView {
+  readonly root = h("footer", { class: "aw-foot" });
+  #error = h("div", { class: "aw-error", role: "group", "aria-label": "Error" });
+  #facts = h("span", { class: "aw-facts" });
+  #resume: HTMLButtonElement;
+
+  constructor(onResume: () => void) {
+    this.#resume = button("", "aw-button aw-resume", onResume);
+    this.root.append(this.#error, h("div", { class: "aw-foot-row" }, this.#facts, this.#resume));
+  }
+
+  /** `last`: only the newest run of a card can go on. `asked`: the button was pressed and not yet answered. */
+  update(run: RunView, last: boolean, asked: boolean): void {
+    const { state } = run.status;
+    const { error } = run.transcript.message;
+    setText(this.#facts, facts(run).join(" · "));
+    if (error) {
+      this.#error.replaceChildren(h("strong", {}, error.type), h("span", {}, `: ${error.message}`));
+    }
+    show(this.#error, state === "error" && error !== undefined);
+    show(this.#resume, last && ["error", "interrupted", "exceed_max_iters"].includes(state));
+    setText(this.#resume, asked ? "Starting…" : state === "error" ? "Try again" : "Continue");
+    this.#resume.disabled = asked;
+    show(this.root, this.#facts.textContent !== "" || !this.#resume.hidden);
+  }
+}
+
+function facts(run: RunView): string[] {
+  const { message, steps } = run.transcript;
+  const ended = outcome(run);
+  if (!ended) {
+    return [];
+  }
+  const seconds = run.status.elapsed ?? between(message.created_at, message.finished_at);
+  const called = steps > 0 ? [plural(steps, "step"), tokens(message.usage)] : [];
+  const took = seconds === undefined ? [] : [duration(seconds), speed(message.usage, seconds)];
+  return [ended, ...called, ...took].filter((part) => part !== "");
+}
+
+function outcome({ status, transcript }: RunView): string {
+  const stop = status.stop ?? stopInfo(transcript.message.metadata);
+  const outcomes: Readonly<Partial<Record<RunState, string>>> = {
+    completed: "Done",
+    interrupted: stoppedBy(stop),
+    exceed_max_iters: `Ended: it used all the steps it may take (${count(transcript.steps)})`,
+    error: "Ended with an error",
+  };
+  return outcomes[status.state] ?? "";
+}
+
+/** `Stopped by you after 12 ms: reason`. */
+function stoppedBy({ source, when, reason, stop_ms }: StopInfo): string {
+  const who: Readonly<Record<string, string>> = {
+    user: " by you",
+    code: " from code",
+    kernel: " by the kernel's ■",
+    deadline: ": the deadline has passed",
+    budget: ": the budget is used up",
+  };
+  const step = when === "step" ? " when its step had ended" : "";
+  const after = stop_ms === undefined || step ? "" : ` after ${milliseconds(stop_ms)}`;
+  return `Stopped${who[source] ?? ""}${step}${["deadline", "budget"].includes(source) ? "" : after}${reason ? ` (“${reason}”)` : ""}`;
+}
+
+function tokens(usage: Usage | undefined): string {
+  if (!usage || (usage.unknown_calls > 0 && usage.input_tokens + usage.output_tokens === 0)) {
+    return "tokens unknown";
+  }
+  const more = usage.unknown_calls > 0 ? "at least " : "";
+  return `${more}${count(usage.input_tokens)} in · ${count(usage.output_tokens)} out`;
+}
+
+function speed(usage: Usage | undefined, seconds: number): string {
+  const rate = usage && seconds >= 0.5 ? usage.output_tokens / seconds : 0;
+  return rate >= 1 ? `${Math.round(rate)} tokens/s` : "";
+}

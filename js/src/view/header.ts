@@ -1,0 +1,105 @@
+// The head of a card: who, with which model, how it stands, for how long, and Stop.
+
+import type { Asked } from "../asked";
+import type { Block } from "../events";
+import type { RunView } from "../link";
+import { button, h, setText } from "./dom";
+import { duration, plural } from "./format";
+
+const STOPPABLE: readonly string[] = ["queued", "running", "paused"];
+
+/** The state of a run as a person reads it. */
+export function stateWord({ status, transcript }: RunView, stopping: boolean): string {
+  if (stopping || status.state === "stopping") {
+    return "stopping";
+  }
+  switch (status.state) {
+    case "queued":
+      return status.ahead ? `queued: ${plural(status.ahead, "run")} before it` : "queued";
+    case "paused":
+      return transcript.message.content.some(isSubmitted) ? "waiting for a result" : "waiting for you";
+    case "completed":
+      return "done";
+    case "interrupted":
+      return "stopped";
+    case "exceed_max_iters":
+      return "out of steps";
+    default:
+      return status.state;
+  }
+}
+
+function isSubmitted(block: Block): boolean {
+  return block.type === "tool_call" && block.state === "submitted";
+}
+
+export function isStoppable({ status }: RunView): boolean {
+  return STOPPABLE.includes(status.state);
+}
+
+export function isStopping(run: RunView, asked: readonly Asked[]): boolean {
+  return run.status.state === "stopping" || asked.some(({ what, run_id }) => what === "stop" && run_id === run.run_id);
+}
+
+export class HeaderView {
+  readonly root = h("header", { class: "aw-head" });
+  #name = h("span", { class: "aw-name" }, "assistant");
+  #model = h("span", { class: "aw-model" });
+  #chip = h("span", { class: "aw-chip" });
+  #time = h("span", { class: "aw-time" });
+  #stop: HTMLButtonElement;
+  #run: RunView | undefined;
+  #clock: ReturnType<typeof setInterval> | undefined;
+
+  constructor(onStop: () => void) {
+    this.#stop = button("Stop", "aw-button aw-stop", onStop);
+    this.#stop.title = "Stop this run (Esc)";
+    this.root.append(this.#name, this.#model, this.#chip, this.#time, h("span", { class: "aw-gap" }), this.#stop);
+  }
+
+  update(run: RunView | undefined, asked: readonly Asked[]): void {
+    this.#run = run;
+    const stopping = run !== undefined && isStopping(run, asked);
+    if (run) {
+      const { message, model } = run.transcript;
+      setText(this.#name, message.name || "assistant");
+      setText(this.#model, model);
+      this.#chip.dataset["state"] = stopping ? "stopping" : run.status.state;
+    } else {
+      this.#chip.dataset["state"] = "idle";
+    }
+    setText(this.#chip, run ? stateWord(run, stopping) : "ready");
+    // its place is kept while it is not there: nothing may jump under the pointer
+    this.#stop.style.visibility = run && (stopping || isStoppable(run)) ? "visible" : "hidden";
+    this.#stop.disabled = stopping;
+    setText(this.#stop, stopping ? "Stopping…" : "Stop");
+    this.#tick();
+    this.#setClock(run !== undefined && ["running", "stopping"].includes(run.status.state));
+  }
+
+  dispose(): void {
+    this.#setClock(false);
+  }
+
+  #setClock(on: boolean): void {
+    if (on && this.#clock === undefined) {
+      this.#clock = setInterval(() => this.#tick(), 200);
+    } else if (!on && this.#clock !== undefined) {
+      clearInterval(this.#clock);
+      this.#clock = undefined;
+    }
+  }
+
+  /** The kernel says how long it took when it sent; the page's own clock goes on from there. */
+  #tick(): void {
+    const run = this.#run;
+    const base = run?.status.elapsed;
+    if (!run || (base === undefined && run.status.state !== "running")) {
+      setText(this.#time, "");
+      return;
+    }
+    const goesOn = ["running", "stopping"].includes(run.status.state);
+    const seconds = (base ?? 0) + (goesOn ? (performance.now() - run.since) / 1000 : 0);
+    setText(this.#time, duration(seconds));
+  }
+}

@@ -1,0 +1,145 @@
+// One tool call: what was asked, how it stands, what it gave, what it printed.
+
+import type { ToolCallBlock, ToolOutput, ToolResultBlock } from "../events";
+import { type Decision, textOf } from "../wire";
+import { oneLine, prettyJson } from "./arguments";
+import { DecisionView } from "./decision";
+import { fold, h, setText, show } from "./dom";
+import { between, milliseconds } from "./format";
+import { PrintedView } from "./printed";
+import { ResultView } from "./result";
+
+export interface ToolFacts {
+  readonly call: ToolCallBlock | undefined;
+  readonly result: ToolResultBlock | undefined;
+  readonly outputs: readonly ToolOutput[];
+  /** The reply has ended: nothing waits any more. */
+  readonly over: boolean;
+  readonly asked: Decision | undefined;
+}
+
+type Look = "pending" | "waiting" | "submitted" | "running" | "success" | "error" | "interrupted" | "denied";
+const WORDS: Readonly<Record<Look, string>> = {
+  pending: "pending",
+  waiting: "waiting for you",
+  submitted: "waiting for a result",
+  running: "running",
+  success: "ok",
+  error: "error",
+  interrupted: "interrupted",
+  denied: "denied",
+};
+
+export class ToolView {
+  readonly root = h("div", { class: "aw-tool" });
+  #name = h("span", { class: "aw-tool-name" });
+  #line = h("span", { class: "aw-tool-line" });
+  #full = h("pre", { class: "aw-arguments" });
+  #call: HTMLDetailsElement;
+  #word = h("span", { class: "aw-tool-word" });
+  #reason = h("div", { class: "aw-tool-note" });
+  #printed = new PrintedView();
+  #result = new ResultView();
+  #decision: DecisionView | undefined;
+  #decide: (call: ToolCallBlock, decision: Decision, reason: string) => void;
+  #facts: ToolFacts | undefined;
+
+  constructor(decide: (call: ToolCallBlock, decision: Decision, reason: string) => void) {
+    this.#decide = decide;
+    const icon = h("span", { class: "aw-icon", "aria-hidden": "true" });
+    this.#call = fold("aw-call", h("span", { class: "aw-call-head" }, icon, h("code", {}, this.#name, this.#line), this.#word), this.#full);
+    this.#call.addEventListener("toggle", () => this.#writeArguments());
+    this.root.append(this.#call, this.#reason, this.#printed.root, this.#result.root);
+  }
+
+  update(facts: ToolFacts): void {
+    if (this.#facts && isSame(this.#facts, facts)) {
+      return;
+    }
+    this.#facts = facts;
+    const { call, result } = facts;
+    const look = lookOf(facts);
+    const state = this.root.dataset;
+    if (state["look"] !== look) {
+      state["look"] = look;
+    }
+    setText(this.#name, call?.name ?? result?.name ?? "");
+    this.#writeArguments();
+    const seconds = between(result?.created_at, result?.finished_at);
+    const took = seconds === undefined || look === "denied" ? "" : ` · ${milliseconds(seconds * 1000)}`;
+    setText(this.#word, `${WORDS[look]}${took}`);
+    this.#note(look, call, result);
+    this.#pause(look, facts);
+    this.#printed.update(facts.outputs, result?.finished_at === undefined);
+    this.#result.update(look === "denied" ? undefined : result);
+  }
+
+  #writeArguments(): void {
+    const input = this.#facts?.call?.input ?? "";
+    setText(this.#line, `(${oneLine(input)}${this.#facts?.call && this.#facts.call.finished_at === undefined ? "…" : ")"}`);
+    if (this.#call.open) {
+      setText(this.#full, prettyJson(input));
+    }
+  }
+
+  #note(look: Look, call: ToolCallBlock | undefined, result: ToolResultBlock | undefined): void {
+    const notes: string[] = [];
+    const reason = result ? textOf(result.metadata, "reason") : "";
+    if (look === "denied") {
+      notes.push(reason ? `Denied: “${reason}”` : "Denied");
+    }
+    if (look === "submitted") {
+      notes.push(`Waits for a result from outside: run.answer(${JSON.stringify(call?.id)}, …)`);
+    }
+    if (result?.metadata["still_running"] === true) {
+      notes.push("Still running in its thread: it could not be ended.");
+    }
+    setText(this.#reason, notes.join(" "));
+    show(this.#reason, notes.length > 0);
+  }
+
+  #pause(look: Look, { call, asked }: ToolFacts): void {
+    if (look !== "waiting" || !call) {
+      this.#decision?.root.remove();
+      this.#decision = undefined;
+      return;
+    }
+    if (!this.#decision) {
+      this.#decision = new DecisionView((decision, reason) => {
+        const now = this.#facts?.call;
+        if (now) {
+          this.#decide(now, decision, reason);
+        }
+      });
+      this.#call.after(this.#decision.root);
+    }
+    this.#decision.update(call, asked);
+  }
+}
+
+function isSame(one: ToolFacts, other: ToolFacts): boolean {
+  return (
+    one.call === other.call &&
+    one.result === other.result &&
+    one.over === other.over &&
+    one.asked === other.asked &&
+    one.outputs.length === other.outputs.length &&
+    one.outputs.every((output, at) => output === other.outputs[at])
+  );
+}
+
+function lookOf({ call, result, over }: ToolFacts): Look {
+  if (result && result.state !== "running") {
+    return result.state;
+  }
+  if (over) {
+    return "interrupted";
+  }
+  if (call?.state === "asking") {
+    return "waiting";
+  }
+  if (call?.state === "submitted") {
+    return "submitted";
+  }
+  return result ? "running" : "pending";
+}
