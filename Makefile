@@ -8,7 +8,7 @@
 #   make js-test    vitest
 #   make kernels    pytest on real kernels: ipykernel 7.4, 7.0, 6.31
 #   make browser    pytest on real JupyterLab and Notebook in Chromium
-#   make notebooks  runs the example notebooks
+#   make notebooks  runs the example notebooks with nobody there
 #   make bench, make picture, make format, make clean
 #
 # PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to any pytest.
@@ -85,10 +85,8 @@ kernels: test-env kernels-env
 browser: test-env chromium
 	$(PY) -m pytest -m "" tests/browser $(PYTEST)
 
-# Executed as a reader would: any cell that raises fails. What they compute is thrown away.
 notebooks: test-env
-	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
-	$(PY) -m nbconvert --to notebook --execute --ExecutePreprocessor.timeout=120 --output-dir "$$scratch" examples_notebooks/*.ipynb
+	$(PY) -m pytest -m "" tests/notebooks $(PYTEST)
 
 bench: test-env
 	$(PY) -m tests.bench
@@ -134,7 +132,7 @@ python:
 .venvs/k70/.ready: ipykernel := 7.0.1
 .venvs/k6/.ready .venvs/k70/.ready: $(BUILD_INPUTS) | python bundle
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python $(PIP_INSTALL) ipykernel==$(ipykernel) --editable '.[nest]'
+	$(@D)/bin/python $(PIP_INSTALL) ipykernel==$(ipykernel) --editable .
 	touch $@
 
 # Apart, because it brings another web stack. The wire test runs it in a process of its own.

@@ -203,9 +203,9 @@ class Agent:
                 self._claim.release()
 
     def paused_reply(self, inputs: Inputs) -> Transcript | None:
-        """How far the reply has come that ``inputs`` decides about; ``None`` if they begin a new one."""
-        goes_on = isinstance(inputs, ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent | ev.UserInterruptEvent)
-        return self._memory.transcript if goes_on and self.state.waiting() else None
+        """How far the paused reply has come that ``inputs`` are about; ``None`` if they begin a new one."""
+        begins = isinstance(inputs, str | Msg | Sequence)
+        return None if begins or not self.state.waiting() else self._memory.transcript
 
     def _start(self, inputs: Inputs, listener: Listener | None = None) -> Run:
         if self._claim.locked() or (self._run is not None and self._run.is_busy):

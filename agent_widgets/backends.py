@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
+from pydantic import JsonValue
+
 from agent_widgets.errors import InputError
 from agent_widgets.events import (
     Event,
@@ -146,12 +148,12 @@ def messages_of(inputs: str | Msg | Sequence[Msg]) -> tuple[Msg, ...]:
     """
     if isinstance(inputs, str):
         return (UserMsg("user", inputs),)
-    several = isinstance(inputs, Iterable) and not isinstance(inputs, Msg)
-    messages = tuple(inputs) if several else (cast("Msg", inputs),)
+    given: object = inputs  # untyped callers exist
+    messages = tuple(cast("Iterable[object]", given)) if isinstance(given, Iterable) and not isinstance(given, Msg) else (given,)
     for message in messages:
-        if not isinstance(message, Msg):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers exist
+        if not isinstance(message, Msg):
             raise InputError(f"An input must be text or Msg, or a list of Msg; got {type(message).__name__}: {message!r:.80}")
-    return messages
+    return cast("tuple[Msg, ...]", messages)
 
 
 def prompt_of(inputs: Inputs) -> str:
@@ -210,7 +212,8 @@ def _step(text: list[str], calls: list[ToolCallBlock], results: dict[str, ToolRe
     joined = "\n".join(part for part in text if part)
     if calls:
         asked: list[JsonObject] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": valid_arguments(call.input)}} for call in calls
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": valid_arguments(call.input)}}
+            for call in calls
         ]
         yield {"role": "assistant", "content": joined or None, "tool_calls": [*asked]}
         for call in calls:
@@ -219,7 +222,7 @@ def _step(text: list[str], calls: list[ToolCallBlock], results: dict[str, ToolRe
         yield {"role": "assistant", "content": joined}
 
 
-def _content(blocks: Sequence[object]) -> str | list[JsonObject]:
+def _content(blocks: Sequence[object]) -> JsonValue:
     parts: list[JsonObject] = []
     for block in blocks:
         if isinstance(block, TextBlock) and block.text:
@@ -230,4 +233,4 @@ def _content(blocks: Sequence[object]) -> str | list[JsonObject]:
             parts.append({"type": "image_url", "image_url": {"url": url}})
     if all(part["type"] == "text" for part in parts):
         return "\n".join(str(part["text"]) for part in parts)
-    return parts
+    return [*parts]

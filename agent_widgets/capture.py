@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from agent_widgets.messages import JsonObject
 from agent_widgets.tools import Sink, output_sink
 
 
@@ -97,6 +98,10 @@ class OutputCapture:
 
 
 def _capture(sink: Sink, data: dict[str, Any]) -> None:
-    shown = {mime: value for mime, value in data.items() if isinstance(value, str) and not mime.startswith("application/vnd.jupyter.widget")}
+    shown: JsonObject = {
+        mime: value
+        for mime, value in data.items()
+        if isinstance(value, str) and not mime.startswith("application/vnd.jupyter.widget")
+    }
     if shown:
         sink("display", {"data": shown})

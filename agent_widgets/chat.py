@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any, Literal, get_args, overload
 
 from agent_widgets import events as ev
@@ -16,14 +18,31 @@ from agent_widgets.runs import Run
 from agent_widgets.sessions import Session, session_of
 from agent_widgets.widget import AgentWidget
 
+SHOW_SECONDS = 5.0
+"""How long the loop that carries a run may take to put it on a second card."""
+
 OnConfirm = Literal["ask", "deny", "allow", "raise"]
 NOBODY_THERE = "Nobody is there to ask (the notebook runs without a page), so the call was denied by default."
 
 
 @overload
-def chat(agent: object, prompt: str | Msg | Sequence[Msg], *, session: str | Session | None = None, on_confirm: OnConfirm = "ask", deadline: float | None = None) -> Run: ...
+def chat(
+    agent: object,
+    prompt: str | Msg | Sequence[Msg],
+    *,
+    session: str | Session | None = None,
+    on_confirm: OnConfirm = "ask",
+    deadline: float | None = None,
+) -> Run: ...
 @overload
-def chat(agent: object, prompt: None = None, *, session: str | Session | None = None, on_confirm: OnConfirm = "ask", deadline: float | None = None) -> Run | None: ...
+def chat(
+    agent: object,
+    prompt: None = None,
+    *,
+    session: str | Session | None = None,
+    on_confirm: OnConfirm = "ask",
+    deadline: float | None = None,
+) -> Run | None: ...
 def chat(
     agent: object,
     prompt: str | Msg | Sequence[Msg] | None = None,
@@ -36,7 +55,7 @@ def chat(
 
     Args:
         agent: An ``Agent``, or a foreign agent that an adapter knows. Its session is found again by the next cell.
-        prompt: What to ask. Without one: go on with what was stopped; for a fresh or finished conversation, a card with a
+        prompt: What to ask. Without one: show the run that is running or waits once more; go on with what was stopped; for a fresh or finished conversation, a card with a
             box to type in (then there is no run yet, and the result is ``None``).
         session: A session, or the name for a new one.
         on_confirm: Who decides about calls that need confirmation: "ask" (a person; denied at once where nobody is there),
@@ -53,6 +72,8 @@ def chat(
     held = session if isinstance(session, Session) else session_of(agent, session)
     notebook = NotebookKernel.get()
     start = partial(_start, held, notebook, on_confirm, deadline)
+    if prompt is None and held.current is not None:
+        return _show_again(held, notebook, start, held.current)
     if notebook is None:
         return start(prompt)
     if prompt is None and not notebook.is_terminal and not _can_go_on(held):
@@ -66,6 +87,7 @@ def _start(
     on_confirm: OnConfirm,
     deadline: float | None,
     prompt: Inputs,
+    *,
     before_start: Callable[[Run], object] | None = None,
 ) -> Run:
     def go_on() -> Run:
@@ -106,17 +128,17 @@ def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) ->
 
 
 def _can_go_on(session: Session) -> bool:
-    """Whether the conversation stopped in the middle: then a chat without a prompt continues it."""
+    """Whether the conversation stopped in the middle, or waits: then a chat without a prompt continues it."""
     state = session.state
-    if state is None or not state.context or state.reply_id:
+    if state is None or not state.context:
         return False
-    return state.context[-1].role == "user" or state.context[-1].finished_reason in ("interrupted", "error")
+    return bool(state.waiting()) or state.context[-1].role == "user" or state.context[-1].finished_reason in ("interrupted", "error")
 
 
 def _show(session: Session, notebook: NotebookKernel, start: Callable[..., Run], prompt: Inputs) -> Run:
     """Start, on a card of its own, or as text in a terminal."""
     if notebook.is_terminal:
-        return start(prompt, before_start=lambda run: run.listen(_print))
+        return start(prompt, before_start=_print_to_terminal)
     card = _card(session, start, composer=False)
 
     def show(run: Run) -> None:
@@ -125,6 +147,20 @@ def _show(session: Session, notebook: NotebookKernel, start: Callable[..., Run],
         _display(card)
 
     return start(prompt, before_start=show)
+
+
+def _show_again(session: Session, notebook: NotebookKernel | None, start: Callable[..., Run], run: Run) -> Run:
+    """A second card for a run that is running, or that waits."""
+    if notebook is not None and not notebook.is_terminal:
+        card = _card(session, start, composer=False)
+
+        async def attach() -> None:  # on the run's loop, between two of its events
+            card.attach(run)
+            card.publish()
+
+        asyncio.run_coroutine_threadsafe(attach(), session.loop).result(SHOW_SECONDS)
+        _display(card)
+    return run
 
 
 def _show_composer(session: Session, start: Callable[..., Run]) -> None:
@@ -138,15 +174,15 @@ def _card(session: Session, start: Callable[..., Run], *, composer: bool) -> Age
 
 def _display(card: AgentWidget) -> None:
     """The card and, back to back, its static twin: what a saved notebook shows when there is no live view."""
-    from IPython.display import display  # noqa: PLC0415 - only in a notebook
+    ipython: Any = import_module("IPython.display")  # only in a notebook, and without types
+    ipython.display(card)
+    twin = ipython.DisplayHandle()
+    twin.display(card.static(), raw=True)
+    card.on_static = partial(twin.update, raw=True)
 
-    display(card)
-    twin: Any = display(card.static(), raw=True, display_id=True)
-    card.on_static = partial(_update, twin)
 
-
-def _update(twin: Any, bundle: dict[str, str]) -> None:
-    twin.update(bundle, raw=True)
+def _print_to_terminal(run: Run) -> None:
+    run.listen(_print)
 
 
 def _print(_run: Run, event: ev.Event | None) -> None:

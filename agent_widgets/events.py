@@ -40,7 +40,8 @@ from agent_widgets.messages import (
 
 TOOL_OUTPUT = "tool_output"
 """``CustomEvent.name`` of what a tool printed or displayed: shown on its card, never sent to the model.
-``value`` is ``{"call_id": str, "name": "stdout"|"stderr", "text": str}`` or ``{"call_id": str, "name": "display", "data": {mime: str}}``."""
+``value`` is ``{"call_id": str, "name": "stdout"|"stderr", "text": str}`` or
+``{"call_id": str, "name": "display", "data": {mime: str}}``."""
 
 NOTICE = "notice"
 """``CustomEvent.name`` of a sentence for the person who watches: ``value`` is ``{"text": str}``."""

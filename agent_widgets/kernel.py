@@ -60,10 +60,11 @@ class NotebookKernel:
         shell = _ipython()
         if shell is None:
             return None
-        if cls._one is None or cls._one.shell is not shell:
-            cls._one = cls(shell)
-        cls._one.tap.install()
-        return cls._one
+        one = cls._one
+        if one is None or one.shell is not shell:
+            one = cls._one = cls(shell)
+        one.tap.install()
+        return one
 
     @property
     def is_terminal(self) -> bool:
@@ -74,8 +75,8 @@ class NotebookKernel:
     def anybody_there(self) -> bool:
         """Whether somebody could answer a question.
 
-        nbclient and papermill allow no stdin; neither does Voilà, but there people click, and a page that has said hello
-        proves that somebody is there.
+        Those that execute notebooks (nbclient, papermill) allow no stdin. Neither does Voilà, but there people click; and a
+        page that has said hello proves that somebody is there.
         """
         if self.is_terminal or self.page_seen or getattr(self.kernel, "_allow_stdin", True):
             return not self.is_terminal
@@ -92,10 +93,10 @@ class NotebookKernel:
         self.tap.uninstall()
         self._capture.uninstall()
         self.shell.events.unregister("post_run_cell", self._after_cell)
-        type(self)._one = None
+        NotebookKernel._one = None
 
     def _after_cell(self, *_: object) -> None:
-        """nbclient drops updates that belong to an earlier cell: with nobody there, a run ends inside its own."""
+        """With nobody there a run ends inside its own cell: nbclient drops updates that belong to an earlier one."""
         started, self._started_in_cell = self._started_in_cell, []
         for run in started:
             self.waiter.block(run, None)

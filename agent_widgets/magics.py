@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -113,10 +114,18 @@ class AgentMagics(Magics):
             return run.wait() if waits else run
         words = shlex.split(line)
         verb, rest = (words[0], words[1:]) if words else ("list", [])
-        action = getattr(self, f"_{verb}", None) if verb in _VERBS else None
-        if action is None:
+        actions: dict[str, Callable[[list[str]], object]] = {
+            "list": self._list,
+            "stop": self._stop,
+            "approve": self._approve,
+            "deny": self._deny,
+            "resume": self._resume,
+            "save": self._save,
+            "load": self._load,
+        }
+        if verb not in actions:
             raise UsageError(f"%agent {verb}: not a command.\n\n{_USAGE}")
-        return action(rest)
+        return actions[verb](rest)
 
     def _list(self, _rest: list[str]) -> None:
         for session in sessions():
@@ -144,9 +153,6 @@ class AgentMagics(Magics):
         return Session.load(_file(rest), _agent_named(rest[1] if len(rest) > 1 else DEFAULT_NAME, None))
 
 
-_VERBS = ("list", "stop", "approve", "deny", "resume", "save", "load")
-
-
 def _file(rest: list[str]) -> str:
     if not rest:
         raise UsageError(f"%agent: name a file.\n\n{_USAGE}")
@@ -156,7 +162,9 @@ def _file(rest: list[str]) -> str:
 def _session_named(name: str | None) -> Session:
     found = [session for session in sessions() if name in (None, session.name)]
     if not found:
-        raise InputError(f"There is no session called {name!r}. `%agent list` shows them." if name else "No agent has run in this kernel yet.")
+        raise InputError(
+            f"There is no session called {name!r}. `%agent list` shows them." if name else "No agent has run in this kernel yet."
+        )
     return found[-1]
 
 

@@ -7,6 +7,7 @@ sequence ``thinking, text, tool_call, tool_result, text``.
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -223,9 +224,9 @@ class Msg:
         return self.get_text_content() or ""
 
     def __repr__(self) -> str:
-        text = self.text.replace("\n", " ")
+        text = self.text
         reason = f" ({self.finished_reason})" if self.finished_reason else ""
-        return f"<Msg {self.name}{reason}: {text[:80]}{'…' if len(text) > 80 else ''}>"
+        return f"<Msg {self.name}{reason}: {textwrap.shorten(text, 80, placeholder='…')}>"
 
     def get_text_content(self, separator: str = "\n") -> str | None:
         """All text blocks joined with ``separator``, or ``None`` if there is none."""

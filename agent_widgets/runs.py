@@ -396,7 +396,10 @@ class Run:
             if self._deadline is not None:
                 request = partial(StopRequest, source="deadline", when="now", reason=f"{self._deadline:g} s are over")
                 self._alarm = self._loop.call_later(self._deadline, lambda: self._stop_on_loop(request(at=time.monotonic())))
-            self._start_leg(self._inputs)
+            if self._inputs is None and self._builder.freeze().waiting:
+                self._park()  # a pause is data: it came with the state, and waits for the same decisions
+            else:
+                self._start_leg(self._inputs)
 
     def _start_leg(self, inputs: Inputs) -> None:
         self._begun = False

@@ -77,6 +77,12 @@ class Session:
         return tuple(self._runs)
 
     @property
+    def current(self) -> Run | None:
+        """The run that is busy or paused; ``None`` when the next one would begin at once."""
+        run = self._current
+        return None if run is None or run.is_over else run
+
+    @property
     def state(self) -> AgentState | None:
         """The agent's state; ``None`` for a foreign agent, whose state is its own."""
         return self.agent.state if isinstance(self.agent, Agent) else None
@@ -99,7 +105,8 @@ class Session:
         """Start a run, or queue it behind the one that is busy.
 
         Args:
-            prompt: What the reply starts from; ``None``: go on where it stopped.
+            prompt: What the reply starts from; ``None``: go on where it stopped. A reply that had paused when its state was
+                saved waits for its decisions again.
             reset: Begin a fresh conversation, when its turn comes.
             deadline: Seconds from its start after which the run is stopped.
             waiter: How ``await run`` and ``run.wait`` wait.
@@ -114,7 +121,7 @@ class Session:
             waiter=waiter,
             on_pause=on_pause,
             deadline=deadline,
-            transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) else None,
+            transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None,
         )
         run.resume_with = lambda: self.run(None, deadline=deadline, waiter=waiter, on_pause=on_pause, before_start=before_start)
         if before_start is not None:

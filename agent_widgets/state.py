@@ -73,9 +73,11 @@ class AgentState:
 def waiting_calls(message: Msg) -> tuple[ToolCallBlock, ...]:
     """The calls of this message that are ``asking`` or ``submitted`` and have no final result."""
     closed = {b.id for b in message.content if isinstance(b, ToolResultBlock) and b.state != "running"}
-    return tuple(
-        b for b in message.content if isinstance(b, ToolCallBlock) and b.state in ("asking", "submitted") and b.id not in closed
-    )
+    calls: dict[str, ToolCallBlock] = {}
+    for block in message.content:
+        if isinstance(block, ToolCallBlock):
+            calls.setdefault(block.id, block)  # a damaged history may hold the double of a call
+    return tuple(call for call in calls.values() if call.state in ("asking", "submitted") and call.id not in closed)
 
 
 def valid_arguments(text: str) -> str:

@@ -36,11 +36,6 @@ class EarlyTap:
         self.failures = 0
 
     @property
-    def is_installed(self) -> bool:
-        """Whether it hears messages: another library may have replaced it since."""
-        return self._active
-
-    @property
     def must_pump(self) -> bool:
         """Whether a waiting cell has to call ``pump`` (ipykernel 6)."""
         return self._active and self._channel_loop is None
@@ -83,14 +78,14 @@ class EarlyTap:
         done.wait(2)
 
     def _install(self) -> None:
-        self._before = self._stream._recv_callback
+        self._before = self._stream._recv_callback  # noqa: SLF001 - pyzmq has no public name for it
         self._copy = bool(getattr(self._stream, "_recv_copy", False))
         self._active = True
         self._stream.on_recv(self._callback, copy=self._copy)
 
     def _uninstall(self) -> None:
         self._active = False
-        if self._stream._recv_callback is self._callback:
+        if self._stream._recv_callback is self._callback:  # noqa: SLF001
             self._stream.on_recv(self._before, copy=self._copy)
 
     def _received(self, message: Any) -> Any:
@@ -108,8 +103,8 @@ class EarlyTap:
         header = session.deserialize(frames, content=False, copy=self._copy)
         if header["header"]["msg_type"] != "comm_msg":
             return
-        content = session.unpack(header["content"])
-        hear = self._cards.get(content.get("comm_id"))
-        data = content.get("data") or {}
+        content: dict[str, Any] = session.unpack(header["content"])
+        hear = self._cards.get(str(content.get("comm_id")))
+        data: dict[str, Any] = content.get("data") or {}
         if hear is not None and data.get("method") == "custom":
             hear(data.get("content"))

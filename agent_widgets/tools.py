@@ -15,7 +15,8 @@ import typing
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast, overload
+from functools import partial
+from typing import Any, cast, overload
 
 import anyio.to_thread
 import pydantic
@@ -31,7 +32,6 @@ MAX_OUTPUT_CHARACTERS = 50_000
 THREAD_GRACE_SECONDS = 0.2
 """How long a stopped sync tool may take to notice, before its result says that it still runs."""
 
-AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 Sink = Callable[[str, JsonObject], None]
 """Takes what a tool prints (``"stdout"``/``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``). Any thread."""
 
@@ -105,10 +105,12 @@ class Tool:
 
 
 @overload
-def tool(function: AnyFunction, /) -> Tool: ...
+def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
-def tool(*, name: str | None = None, confirm: bool = False) -> Callable[[AnyFunction], Tool]: ...
-def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = None, confirm: bool = False) -> Any:
+def tool(*, name: str | None = None, confirm: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, confirm: bool = False
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool. Its signature is the schema, its docstring tells the model when and how to use it.
 
     Args:
@@ -120,7 +122,7 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
         ToolDefinitionError: a parameter without an annotation, ``*args``, or a docstring that says nothing.
     """
     if function is None:
-        return lambda function: _made(function, name, confirm=confirm)
+        return partial(_made, name=name, confirm=confirm)
     return _made(function, name, confirm=confirm)
 
 
@@ -151,7 +153,9 @@ def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> T
             tool_name,
             "its docstring says nothing, so a model cannot know when to use it. Write one sentence: what it does, and what it gives back.",
         )
-    return Tool(name=tool_name, description=description, function=function, arguments=_arguments_of(function, tool_name), confirm=confirm)
+    return Tool(
+        name=tool_name, description=description, function=function, arguments=_arguments_of(function, tool_name), confirm=confirm
+    )
 
 
 def _arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic.BaseModel]:
@@ -160,21 +164,30 @@ def _arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic
         fields: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise ToolDefinitionError(tool_name, f"a model gives arguments by name, so {parameter} cannot be filled. Name each parameter.")
+                raise ToolDefinitionError(
+                    tool_name, f"a model gives arguments by name, so {parameter} cannot be filled. Name each parameter."
+                )
             if parameter.name not in hints:
                 raise ToolDefinitionError(
-                    tool_name, f"the parameter {parameter.name!r} has no annotation. Write for example  {parameter.name}: str  to tell a model what to send."
+                    tool_name,
+                    f"the parameter {parameter.name!r} has no annotation. Write for example  {parameter.name}: str  to tell a model what to send.",
                 )
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[parameter.name] = (hints[parameter.name], default)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Field name .* shadows", UserWarning)  # a parameter may be called json, schema or copy
-            made = pydantic.create_model(tool_name, __config__=pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
+            warnings.filterwarnings(
+                "ignore", "Field name .* shadows", UserWarning
+            )  # a parameter may be called json, schema or copy
+            made = pydantic.create_model(
+                tool_name, __config__=pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
+            )
         made.model_json_schema()
     except ToolDefinitionError:
         raise
     except (NameError, TypeError, ValueError, pydantic.errors.PydanticUserError) as error:
-        raise ToolDefinitionError(tool_name, f"its annotations cannot be sent to a model as JSON: {error}".split("\n", maxsplit=1)[0]) from error
+        raise ToolDefinitionError(
+            tool_name, f"its annotations cannot be sent to a model as JSON: {error}".split("\n", maxsplit=1)[0]
+        ) from error
     return made
 
 
@@ -207,11 +220,13 @@ STILL_RUNNING = "the tool's thread is still running"
 
 def succeeded(result: object) -> ToolOutcome:
     """A result as a model reads it: text as it is, blocks as they are, everything else as JSON; cut when it is huge."""
-    items = cast("list[object]", list(cast("Sequence[object]", result))) if isinstance(result, list | tuple) else [result]
-    if items and all(isinstance(item, TextBlock | DataBlock) for item in items):
-        blocks = cast("list[TextBlock | DataBlock]", items)
-        return ToolOutcome(state="success", content=tuple(replace(b, text=_cut(b.text)) if isinstance(b, TextBlock) else b for b in blocks))
-    return ToolOutcome(state="success", content=(TextBlock(_cut(_text_of(result))),))
+    items: list[object] = list(cast("Sequence[object]", result)) if isinstance(result, list | tuple) else [result]
+    blocks = [item for item in items if isinstance(item, TextBlock | DataBlock)]
+    if items and len(blocks) == len(items):
+        return ToolOutcome(
+            state="success", content=tuple(replace(b, text=_cut(b.text)) if isinstance(b, TextBlock) else b for b in blocks)
+        )
+    return ToolOutcome(state="success", content=(TextBlock(_cut(_text_of(cast("object", result)))),))
 
 
 def failed(message: str, **metadata: str) -> ToolOutcome:
@@ -237,4 +252,7 @@ def _cut(text: str) -> str:
 
 
 def _faults(error: pydantic.ValidationError) -> str:
-    return "; ".join(f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}" for fault in error.errors(include_url=False))
+    return "; ".join(
+        f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
+        for fault in error.errors(include_url=False)
+    )

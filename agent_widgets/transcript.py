@@ -413,6 +413,9 @@ def _joined_output(result: ToolResultBlock, text: str, data: list[DataBlock]) ->
     blocks: list[TextBlock | DataBlock] = list(output) if not isinstance(output, str) else []
     if isinstance(output, str) and output:
         blocks.append(TextBlock(output, id=f"{result.id}-0", created_at=result.created_at))
-    if text:
+    last = blocks[-1] if blocks else None
+    if text and isinstance(last, TextBlock):  # the same text, read in between
+        blocks[-1] = replace(last, text=last.text + text)
+    elif text:
         blocks.append(TextBlock(text, id=f"{result.id}-{len(blocks)}", created_at=result.created_at))
     return (*blocks, *data)

@@ -5,6 +5,9 @@ thread, twice (the early tap and the ordinary handler); it is handed to that loo
 never reaches a run.
 """
 
+# ipywidgets has no types: what comes from it is unknown to pyright, and only here.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 from __future__ import annotations
 
 import asyncio
@@ -101,6 +104,7 @@ class AgentWidget(anywidget.AnyWidget):
         self._start = start or _start_on_session
         self._context = contextvars.copy_context()
         self._runs: list[Run] = []
+        self._unlisten: list[Callable[[], None]] = []
         self._seq = 0
         self._buffers: OrderedDict[str, EventLog] = OrderedDict()
         self._changed: set[str] = set()
@@ -132,7 +136,7 @@ class AgentWidget(anywidget.AnyWidget):
         self._runs.append(run)
         self._buffers[run.run_id] = EventLog()
         self._changed.add(run.run_id)
-        run.listen(self._hear)
+        self._unlisten.append(run.listen(self._hear))
 
     def static(self) -> dict[str, str]:
         """The card's static twin as a MIME bundle."""
@@ -155,6 +159,8 @@ class AgentWidget(anywidget.AnyWidget):
         """Let the pages go; runs go on."""
         if self._tap is not None and self.comm is not None:
             self._tap.forget(self.comm.comm_id)
+        for unlisten in self._unlisten:
+            unlisten()
         super().close()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -300,7 +306,8 @@ def _static(name: str) -> str:
     path = STATIC / name
     if not path.exists():
         raise AgentWidgetsError(
-            f"The card's JavaScript ({path.name}) was not built. In a source checkout run `make js`; an installed wheel brings it, so reinstall agent-widgets."
+            f"The card's JavaScript ({path.name}) was not built. In a source checkout run `make bundle`; "
+            "an installed wheel brings it, so reinstall agent-widgets."
         )
     return path.read_text(encoding="utf-8")
 

@@ -127,30 +127,35 @@ def page_transcript(transcript: Transcript, limit: int | None = None) -> JsonObj
         message = cast("JsonObject", value["message"])
         kept, cut = _newest(cast("list[JsonObject]", message.get("content", [])), limit)
         message["content"] = cast("Any", kept)
-        value["cut"] = cut
-        value.pop("outputs", None)
+        value["cut"] = cut + _text_size(value.pop("outputs", None))
     return value
 
 
 def _newest(blocks: list[JsonObject], limit: int) -> tuple[list[JsonObject], int]:
+    """The newest blocks that fit, one of them shortened, and how many characters that leaves out.
+
+    Calls that wait are kept whole: a decision is bound to the arguments that the page shows.
+    """
     kept: list[JsonObject] = []
     cut, room = 0, limit
     for block in reversed(blocks):
         size = _text_size(block)
-        if size <= room:
-            kept.append(block)
-            room -= size
-            continue
-        short = max(room, 256)
-        shorter: JsonObject = {key: text[-short:] if isinstance(text, str) and len(text) > short else text for key, text in block.items()}
-        left = _text_size(shorter)
-        if room > 0 and left <= room + 1_000:  # an image cannot be shortened
-            kept.append(shorter)
-            size -= left
-        cut += size
-        room = 0
+        if size > room and block.get("state") not in ("asking", "submitted"):
+            short = max(room, 256)
+            block = {key: text[-short:] if key in _LONG and isinstance(text, str) else text for key, text in block.items()}
+            cut += size - _text_size(block)
+            size = _text_size(block)
+            if room <= 0 or size > room + 1_000:  # an image, or arguments, cannot be shortened
+                cut += size
+                room = 0
+                continue
+        kept.append(block)
+        room -= size
     kept.reverse()
     return kept, cut
+
+
+_LONG = ("text", "thinking", "output")
 
 
 def _text_size(value: JsonValue) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +24,7 @@ from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, 
 from agent_widgets.reasoning import DENIED_TEXT
 from agent_widgets.runs import Run, StopLevel
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
-from agent_widgets.tools import Tool, stop_requested, tool
+from agent_widgets.tools import stop_requested, tool
 from tests.validator import assert_valid
 
 done: list[str] = []
@@ -73,7 +74,8 @@ class Next:
 
 def agent_of(*script: Turn, **options: Any) -> tuple[Agent, Next]:
     model = Next(list(script))
-    return Agent(model, **{"tools": [add, delete_rows], **options}), model
+    options = {"tools": [add, delete_rows], **options}
+    return Agent(model, **options), model
 
 
 async def heard(agent: Agent, kind: type[ev.Event] = ev.TextBlockDeltaEvent, inputs: Any = "go") -> asyncio.Task[Msg]:
@@ -109,10 +111,16 @@ def decided(agent: Agent, *answers: tuple[str, bool], **more: Any) -> ev.UserCon
     return ev.UserConfirmResultEvent(reply_id=agent.state.reply_id, confirm_results=decisions)
 
 
-def ended(run: Run | None) -> ev.ReplyEndEvent:
+def run_of(agent: Agent) -> Run:
+    """The run that carries or carried its reply."""
+    assert agent._run is not None
+    return agent._run
+
+
+def ended(run: Run) -> ev.ReplyEndEvent:
     """The one end of a run, last in its log."""
-    assert run is not None
-    assert isinstance(last := run.events[-1], ev.ReplyEndEvent)
+    last = run.events[-1]
+    assert isinstance(last, ev.ReplyEndEvent)
     assert sum(isinstance(event, ev.ReplyEndEvent) for event in run.events) == 1
     return last
 
@@ -153,7 +161,10 @@ async def test_an_input_that_cannot_be_answered_is_refused_before_anything_chang
 async def test_tools_run_and_the_model_sees_their_results() -> None:
     agent, model = agent_of([say("I add."), call("add", {"a": 1, "b": 2}), call("add", {"a": 3, "b": 4})], "3 and 7")
     assert (await agent.reply("go")).text == "I add.\n3 and 7"
-    assert [(m["tool_call_id"], m["content"]) for m in model.requests[1].messages if m["role"] == "tool"] == [("call_1", "3"), ("call_2", "7")]
+    assert [(m["tool_call_id"], m["content"]) for m in model.requests[1].messages if m["role"] == "tool"] == [
+        ("call_1", "3"),
+        ("call_2", "7"),
+    ]
     assert [spec.name for spec in model.requests[0].tools] == ["add", "delete_rows"]
 
 
@@ -209,7 +220,8 @@ async def test_arguments_that_no_server_would_take_are_mended_in_the_history_and
     assert done == []
     assert {state for state, _ in results(agent).values()} == {"error"}
     assert "do not fit add" in results(agent)["call_1"][1]
-    assert model.requests[1].messages[1]["tool_calls"][0]["function"]["arguments"] == '{"a":1,"b":2}'
+    calls: Any = model.requests[1].messages[1]["tool_calls"]
+    assert calls[0]["function"]["arguments"] == '{"a":1,"b":2}'
     await assert_goes_on(agent)
 
 
@@ -250,7 +262,7 @@ async def test_what_a_tool_raises_is_for_the_model_and_the_traceback_for_the_per
     agent, model = agent_of(call("broken"), "sorry", tools=[broken])
     await agent.reply("go")
     assert model.requests[1].messages[-1]["content"] == "LookupError: no such table"
-    end = next(event for event in agent._run.events if isinstance(event, ev.ToolResultEndEvent))
+    end = next(event for event in run_of(agent).events if isinstance(event, ev.ToolResultEndEvent))
     assert "in broken" in str(end.metadata["traceback"])
 
 
@@ -290,7 +302,7 @@ async def test_a_stop_in_mid_text_keeps_the_text_and_reply_says_so() -> None:
     assert reply.text == "I notice the interruption. How can I help you?"
     last = agent.state.context[-1]
     assert (last.text, last.finished_reason, last.metadata["_is_interrupted"]) == ("half ", "interrupted", True)
-    assert ended(agent._run).metadata["reason"] == "enough"
+    assert ended(run_of(agent)).metadata["reason"] == "enough"
     await assert_goes_on(agent)
 
 
@@ -308,7 +320,7 @@ async def test_a_stop_in_mid_thinking_keeps_the_thinking_and_never_sends_it() ->
 async def test_a_call_that_was_cut_is_never_executed_and_is_valid_in_the_history(cut: str) -> None:
     agent, _ = agent_of([call("add", cut), wait(asyncio.Event())])
     task = await heard(agent, ev.ToolCallDeltaEvent if cut else ev.ToolCallStartEvent)
-    while cut and agent.state.context[-1].content[0].input != cut:
+    while not isinstance(block := agent.state.context[-1].content[0], ToolCallBlock) or block.input != cut:
         await asyncio.sleep(0)
     agent.interrupt()
     await task
@@ -378,12 +390,14 @@ async def test_a_sync_tool_that_notices_the_stop_is_simply_interrupted() -> None
     agent.interrupt()
     await task
     assert results(agent) == {"call_1": ("interrupted", INTERRUPTED_TEXT)}
-    end = next(event for event in agent._run.events if isinstance(event, ev.ToolResultEndEvent))
+    end = next(event for event in run_of(agent).events if isinstance(event, ev.ToolResultEndEvent))
     assert "still_running" not in end.metadata
     await assert_goes_on(agent)
 
 
-async def test_a_sync_tool_that_does_not_notice_is_said_to_run_on_and_its_late_result_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sync_tool_that_does_not_notice_is_said_to_run_on_and_its_late_result_is_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 0.01)
     begun, gate, late = threading.Event(), threading.Event(), threading.Event()
 
@@ -403,7 +417,7 @@ async def test_a_sync_tool_that_does_not_notice_is_said_to_run_on_and_its_late_r
     state, text = results(agent)["call_1"]
     assert state == "interrupted"
     assert text.endswith("It could not be ended and is still running: its effects may still happen.")
-    end = next(event for event in agent._run.events if isinstance(event, ev.ToolResultEndEvent))
+    end = next(event for event in run_of(agent).events if isinstance(event, ev.ToolResultEndEvent))
     assert end.metadata == {"still_running": True}
     gate.set()
     await asyncio.to_thread(late.wait, 5)
@@ -418,10 +432,9 @@ async def test_a_tool_that_swallows_its_cancel_does_not_let_the_reply_go_on() ->
     async def stubborn() -> str:
         """Swallow the cancel."""
         begun.set()
-        try:
+        with contextlib.suppress(asyncio.CancelledError):  # such tools exist
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            done.append("swallowed")
+        done.append("swallowed")
         return "I finished anyway"
 
     agent, model = agent_of(call("stubborn"), "never", tools=[stubborn])
@@ -443,10 +456,8 @@ async def test_a_tool_that_does_not_end_is_left_behind_and_says_nothing_more(mon
         """Swallow every cancel."""
         begun.set()
         while not gate.is_set():
-            try:
+            with contextlib.suppress(asyncio.CancelledError):  # such tools exist
                 await gate.wait()
-            except asyncio.CancelledError:
-                done.append("swallowed")
         return "late"
 
     agent, _ = agent_of(call("stubborn"), tools=[stubborn])
@@ -483,7 +494,11 @@ async def test_a_stop_after_the_step_lets_its_tools_finish_and_loses_nothing() -
     gate.set()
     await task
     assert results(agent) == {"call_1": ("success", "slow result"), "call_2": ("success", "3")}
-    assert {key: ended(agent._run).metadata[key] for key in ("when", "reason", "source")} == {"when": "step", "reason": "lunch", "source": "code"}
+    assert {key: ended(run_of(agent)).metadata[key] for key in ("when", "reason", "source")} == {
+        "when": "step",
+        "reason": "lunch",
+        "source": "code",
+    }
     assert len(model.requests) == 1
     assert (await agent.reply(None)).text == "and on"
     await assert_goes_on(agent)
@@ -496,7 +511,7 @@ async def test_a_stop_after_the_last_step_is_a_completed_reply_and_leaves_nothin
     agent.interrupt("step")
     gate.set()
     assert (await task).text == "whole answer"
-    assert ended(agent._run).finished_reason == "completed"
+    assert ended(run_of(agent)).finished_reason == "completed"
     await assert_goes_on(agent)
 
 
@@ -507,7 +522,7 @@ async def test_now_upgrades_a_step() -> None:
     await asyncio.sleep(0)
     agent.interrupt("now")
     await task
-    assert ended(agent._run).metadata["when"] == "now"
+    assert ended(run_of(agent)).metadata["when"] == "now"
     await assert_goes_on(agent)
 
 
@@ -539,7 +554,7 @@ async def test_a_tool_may_stop_its_own_agent() -> None:
 
     agent, _ = agent_of(call("enough"), tools=[enough])
     assert (await agent.reply("go")).metadata == {"_is_interrupted": True}
-    assert ended(agent._run).metadata["reason"] == "from inside"
+    assert ended(run_of(agent)).metadata["reason"] == "from inside"
     await assert_goes_on(agent)
 
 
@@ -593,11 +608,15 @@ async def test_a_level_of_stopping_that_does_not_exist_is_refused_also_when_idle
 # -- whose cancel ---------------------------------------------------------------------------------------------------
 
 
+async def within(seconds: float, work: Awaitable[object]) -> None:
+    async with asyncio.timeout(seconds):
+        await work
+
+
 async def test_a_timeout_around_reply_is_a_timeout_error_and_the_history_is_valid() -> None:
     agent, _ = agent_of([say(["half "]), wait(asyncio.Event())])
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await agent.reply("go")
+        await within(0.01, agent.reply("go"))
     assert agent.state.context[-1].text == "half "
     await assert_goes_on(agent)
 
@@ -613,9 +632,7 @@ async def test_a_timeout_around_reply_stream_is_a_timeout_error_after_the_closin
     agent, _ = agent_of([say(["half "]), wait(asyncio.Event())])
     types: list[str] = []
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            async for event in agent.reply_stream("go"):
-                types.append(event.type)
+        await within(0.01, read(agent, types))
     assert types[-3:] == ["TEXT_BLOCK_END", "MODEL_CALL_END", "REPLY_END"]
     await assert_goes_on(agent)
 
@@ -624,14 +641,17 @@ async def test_a_task_group_that_fails_cancels_the_reply_beside_it() -> None:
     agent, _ = agent_of([say(["half "]), wait(asyncio.Event())])
 
     async def fails() -> None:
-        while not agent.state.context or not agent.state.context[-1].text == "half ":
+        while not agent.state.context or agent.state.context[-1].text != "half ":
             await asyncio.sleep(0)
         raise ValueError("neighbour")
 
-    with pytest.raises(ExceptionGroup) as caught:
+    async def side_by_side() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(agent.reply("go"))
             group.create_task(fails())
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await side_by_side()
     assert [str(error) for error in caught.value.exceptions] == ["neighbour"]
     await assert_goes_on(agent)
 
@@ -665,6 +685,12 @@ async def test_our_own_stop_does_not_leave_the_waiting_task_cancelled() -> None:
 # -- reply_stream ---------------------------------------------------------------------------------------------------
 
 
+async def read(agent: Agent, types: list[str]) -> None:
+    """Read the stream to its end, and keep the types of its events."""
+    async for event in agent.reply_stream("go"):
+        types.append(event.type)  # noqa: PERF401 - what came before an error is kept
+
+
 async def read_until(agent: Agent, kind: type[ev.Event], after: Callable[[], Awaitable[None]] | None = None) -> list[str]:
     types: list[str] = []
     async for event in agent.reply_stream("go"):
@@ -679,26 +705,29 @@ async def read_until(agent: Agent, kind: type[ev.Event], after: Callable[[], Awa
 async def test_a_cancelled_reader_gets_the_closing_events_and_then_its_cancel() -> None:
     agent, _ = agent_of([say(["half "]), wait(asyncio.Event())])
     types: list[str] = []
-
-    async def read() -> None:
-        async for event in agent.reply_stream("go"):
-            types.append(event.type)
-
-    task = asyncio.create_task(read())
+    task = asyncio.create_task(read(agent, types))
     while "TEXT_BLOCK_DELTA" not in types:
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert types == ["REPLY_START", "MODEL_CALL_START", "TEXT_BLOCK_START", "TEXT_BLOCK_DELTA", "TEXT_BLOCK_END", "MODEL_CALL_END", "REPLY_END"]
+    assert types == [
+        "REPLY_START",
+        "MODEL_CALL_START",
+        "TEXT_BLOCK_START",
+        "TEXT_BLOCK_DELTA",
+        "TEXT_BLOCK_END",
+        "MODEL_CALL_END",
+        "REPLY_END",
+    ]
     await assert_goes_on(agent)
 
 
 async def test_a_reader_that_breaks_off_stops_the_reply() -> None:
     agent, _ = agent_of([say(["half "]), wait(asyncio.Event())])
     await read_until(agent, ev.TextBlockDeltaEvent)
-    run = agent._run
-    while run is not None and not run.is_over:
+    run = run_of(agent)
+    while not run.is_over:
         await asyncio.sleep(0)
     assert ended(run).metadata["reason"] == "the reader walked away"
     await assert_goes_on(agent)
@@ -706,12 +735,12 @@ async def test_a_reader_that_breaks_off_stops_the_reply() -> None:
 
 async def test_closing_the_stream_waits_for_the_clean_up() -> None:
     agent, _ = agent_of([say(["half "]), wait(asyncio.Event())])
-    stream = agent.reply_stream("go")
+    stream: Any = agent.reply_stream("go")
     async for event in stream:
         if isinstance(event, ev.TextBlockDeltaEvent):
             break
     await stream.aclose()
-    assert ended(agent._run).finished_reason == "interrupted"
+    assert ended(run_of(agent)).finished_reason == "interrupted"
     await assert_goes_on(agent)
 
 
@@ -719,10 +748,10 @@ async def test_a_stream_that_is_simply_forgotten_stops_the_reply() -> None:
     agent, _ = agent_of([say(["half "]), wait(asyncio.Event())])
     stream = agent.reply_stream("go")
     await anext(stream)
-    run = agent._run
+    run = run_of(agent)
     del stream
     gc.collect()
-    while run is not None and not run.is_over:
+    while not run.is_over:
         await asyncio.sleep(0)
     assert ended(run).finished_reason == "interrupted"
     await assert_goes_on(agent)
@@ -741,8 +770,8 @@ async def test_a_reader_that_is_cancelled_in_an_await_of_its_own_stops_the_reply
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    run = agent._run
-    while run is not None and not run.is_over:
+    run = run_of(agent)
+    while not run.is_over:
         await asyncio.sleep(0)
     await assert_goes_on(agent)
 
@@ -755,8 +784,8 @@ async def test_a_reader_that_fails_stops_the_reply_and_keeps_its_own_error() -> 
 
     with pytest.raises(KeyError, match="reader"):
         await read_until(agent, ev.TextBlockDeltaEvent, fails)
-    run = agent._run
-    while run is not None and not run.is_over:
+    run = run_of(agent)
+    while not run.is_over:
         await asyncio.sleep(0)
     await assert_goes_on(agent)
 
@@ -788,9 +817,8 @@ async def test_a_model_that_fails_in_mid_text_keeps_the_text_and_the_next_reply_
     agent, model = agent_of([say(["half "]), fail("the line dropped")], "and the rest")
     with pytest.raises(ModelError, match="the line dropped"):
         await agent.reply("go")
-    assert agent._run is not None
-    assert agent._run.status == "error"
-    end = ended(agent._run)
+    assert run_of(agent).status == "error"
+    end = ended(run_of(agent))
     assert end.error is not None
     assert (end.error.type, end.error.message) == ("ModelError", "scripted: the line dropped")
     last = agent.state.context[-1]
@@ -813,8 +841,7 @@ async def test_a_failing_stream_gives_its_closing_events_and_then_the_error() ->
     agent, _ = agent_of([say(["half "]), fail("gone")])
     types: list[str] = []
     with pytest.raises(ModelError, match="gone"):
-        async for event in agent.reply_stream("go"):
-            types.append(event.type)
+        await read(agent, types)
     assert types[-3:] == ["TEXT_BLOCK_END", "MODEL_CALL_END", "REPLY_END"]
 
 
@@ -907,7 +934,9 @@ async def test_edited_arguments_that_do_not_fit_run_nothing_and_the_model_is_tol
     await agent.reply("go")
     waits = replace(agent.state.waiting()[0], input='{"tabel": "drafts"}')
     await agent.reply(
-        ev.UserConfirmResultEvent(reply_id=agent.state.reply_id, confirm_results=(ev.ConfirmResult(confirmed=True, tool_call=waits),))
+        ev.UserConfirmResultEvent(
+            reply_id=agent.state.reply_id, confirm_results=(ev.ConfirmResult(confirmed=True, tool_call=waits),)
+        )
     )
     assert done == []
     assert "do not fit delete_rows: table: Field required" in str(model.requests[1].messages[-1]["content"])
@@ -976,15 +1005,17 @@ async def test_several_calls_may_be_decided_in_any_order_and_in_parts(order: lis
     script = [call("delete_rows", {"table": f"t{n}"}) for n in (1, 2, 3)]
     agent, model = agent_of(script, "ok")
     await agent.reply("go")
+    reply = await agent.reply(decided(agent))
     for number, part in enumerate(order, 1):
         reply = await agent.reply(decided(agent, *part))
         if number < len(order):
             assert (reply.text, reply.finished_reason, len(model.requests)) == (WAITING_TEXT, None, 1)
-            assert agent._run is not None
-            assert agent._run.status == "paused"
+            assert run_of(agent).status == "paused"
     assert (reply.text, reply.finished_reason) == ("ok", "completed")
     answers = dict(answer for part in order for answer in part)
-    assert {call_id: state for call_id, (state, _) in results(agent).items()} == {i: "success" if yes else "denied" for i, yes in answers.items()}
+    assert {call_id: state for call_id, (state, _) in results(agent).items()} == {
+        i: "success" if yes else "denied" for i, yes in answers.items()
+    }
     assert sorted(done) == [f"delete t{call_id[-1]} " for call_id, yes in sorted(answers.items()) if yes]
     await assert_goes_on(agent)
 
@@ -1001,7 +1032,8 @@ async def test_a_decision_for_another_reply_or_another_call_executes_nothing() -
     with pytest.raises(NotWaitingError, match=r"does not wait for an outside result"):
         await agent.reply(
             ev.ExternalExecutionResultEvent(
-                reply_id=good.reply_id, execution_results=(ToolResultBlock(id="call_1", name="delete_rows", output="x", state="success"),)
+                reply_id=good.reply_id,
+                execution_results=(ToolResultBlock(id="call_1", name="delete_rows", output="x", state="success"),),
             )
         )
     assert done == []
@@ -1041,7 +1073,10 @@ async def test_a_new_message_while_it_waits_is_refused_and_says_what_to_do() -> 
     agent, _ = agent_of(DELETE, "ok")
     await agent.reply("go")
     for inputs in ("hello?", None, [UserMsg("u", "x")]):
-        with pytest.raises(NotWaitingError, match=r"waits for a decision about delete_rows. Approve or deny first .* or end the reply with interrupt\(\)"):
+        with pytest.raises(
+            NotWaitingError,
+            match=r"waits for a decision about delete_rows. Approve or deny first .* or end the reply with interrupt\(\)",
+        ):
             await agent.reply(inputs)
     assert (await agent.reply(decided(agent, ("call_1", True)))).text == "ok"
 
@@ -1257,7 +1292,7 @@ def test_plain_functions_are_tools_and_their_faults_show_when_the_agent_is_made(
         return str(word)  # pyright: ignore[reportUnknownArgumentType]
 
     with pytest.raises(InputError, match=r"@tool find: the parameter 'word' has no annotation"):
-        Agent(ScriptedModel([]), tools=[find])
+        Agent(ScriptedModel([]), tools=[cast("Any", find)])
 
 
 # -- state ----------------------------------------------------------------------------------------------------------
@@ -1297,7 +1332,8 @@ async def test_a_state_that_cannot_be_read_changes_nothing() -> None:
     agent, _ = agent_of("ok")
     await agent.reply("go")
     before = agent.state
-    for saved in ({"context": 5}, {"version": 99}):
+    broken: list[Any] = [{"context": 5}, {"version": 99}]
+    for saved in broken:
         with pytest.raises(SavedStateError):
             agent.load(saved)
     assert agent.state == before
@@ -1348,7 +1384,7 @@ async def test_another_thread_reads_valid_states_while_the_agent_works() -> None
 
 
 async def test_a_key_never_reaches_the_state_the_log_or_an_error() -> None:
-    secret = "sk-verysecret123"  # noqa: S105
+    secret = "sk-verysecret123"
     agent = Agent("some-model", base_url="http://127.0.0.1:9/v1", api_key=secret)
     run = Run(agent, "go", loop=asyncio.get_running_loop())
     run.start()
@@ -1356,7 +1392,11 @@ async def test_a_key_never_reaches_the_state_the_log_or_an_error() -> None:
         await run
     from agent_widgets.wire import dump_event, snapshot_message
 
-    said = [json.dumps(agent.dump()), *(json.dumps(dump_event(event)) for event in run.events), json.dumps(snapshot_message(1, [run.view()]))]
+    said = [
+        json.dumps(agent.dump()),
+        *(json.dumps(dump_event(event)) for event in run.events),
+        json.dumps(snapshot_message(1, [run.view()])),
+    ]
     said += [str(caught.value), repr(caught.value), repr(agent), repr(agent.model), repr(run)]
     assert not [text for text in said if secret in text]
 

@@ -53,7 +53,10 @@ def roles(*blocks: Block) -> list[str]:
 
 
 def test_instructions_come_first_as_the_system_message() -> None:
-    assert chat_messages([ASK], "Be brief.") == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "please"}]
+    assert chat_messages([ASK], "Be brief.") == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "please"},
+    ]
     assert chat_messages([ASK]) == [{"role": "user", "content": "please"}]
 
 
@@ -62,7 +65,9 @@ def test_a_request_spells_its_own_messages() -> None:
 
 
 def test_a_step_is_one_assistant_message_and_its_results_in_the_order_of_the_calls() -> None:
-    assert sent(TextBlock("I look."), call("c1", '{"x": 1}'), call("c2"), result("c2", "two"), result("c1", "one"), TextBlock("Done.")) == [
+    assert sent(
+        TextBlock("I look."), call("c1", '{"x": 1}'), call("c2"), result("c2", "two"), result("c1", "one"), TextBlock("Done.")
+    ) == [
         {
             "role": "assistant",
             "content": "I look.",
@@ -78,7 +83,13 @@ def test_a_step_is_one_assistant_message_and_its_results_in_the_order_of_the_cal
 
 
 def test_each_step_of_a_reply_is_its_own_assistant_message() -> None:
-    assert roles(call("c1"), result("c1"), call("c2"), result("c2"), TextBlock("x")) == ["assistant", "tool", "assistant", "tool", "assistant"]
+    assert roles(call("c1"), result("c1"), call("c2"), result("c2"), TextBlock("x")) == [
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
 
 
 def test_text_after_a_call_of_the_same_answer_follows_its_result() -> None:
@@ -142,7 +153,9 @@ def test_inputs_become_messages() -> None:
     assert messages_of([ASK, ASK]) == (ASK, ASK)
 
 
-@pytest.mark.parametrize("value", [5, object(), ["text"], [ASK, None], {"role": "user"}, b"bytes", ev.UserInterruptEvent(reply_id="r")])
+@pytest.mark.parametrize(
+    "value", [5, object(), ["text"], [ASK, None], {"role": "user"}, b"bytes", ev.UserInterruptEvent(reply_id="r")]
+)
 def test_another_input_is_refused_with_what_was_given(value: object) -> None:
     with pytest.raises(InputError, match=r"An input must be text or Msg, or a list of Msg; got "):
         messages_of(value)  # pyright: ignore[reportArgumentType] - what a user may give
@@ -161,7 +174,11 @@ def test_our_agent_is_a_backend() -> None:
 
 # -- the validator itself -------------------------------------------------------------------------------------------
 
-CALLS = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+CALLS: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
 ANSWER = {"role": "tool", "tool_call_id": "1", "content": "x"}
 USER = {"role": "user", "content": "x"}
 
@@ -170,31 +187,35 @@ def with_arguments(text: object) -> dict[str, Any]:
     return {**CALLS, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": text}}]}
 
 
+def test_the_validator_refuses_an_empty_conversation() -> None:
+    assert faults([]) == ["there is no message"]
+
+
 def test_the_validator_accepts_what_a_server_accepts() -> None:
     assert faults([{"role": "system", "content": "x"}, USER, CALLS, ANSWER, {"role": "assistant", "content": "y"}, USER]) == []
 
 
-@pytest.mark.parametrize(
-    ("messages", "fault"),
-    [
-        ([], "there is no message"),
-        ([USER, CALLS], "call '1' has no answer"),
-        ([USER, CALLS, USER, ANSWER], "call '1' has no answer before this message"),
-        ([USER, CALLS, ANSWER, ANSWER], "answers no open call"),
-        ([USER, ANSWER], "answers no open call"),
-        ([{"role": "assistant", "content": ""}], "an empty assistant message"),
-        ([{"role": "assistant", "content": None}], "an empty assistant message"),
-        ([{"role": "assistant", "content": "x", "tool_calls": []}], "tool_calls is not a list"),
-        ([{"role": "user", "content": ""}], "an empty user message"),
-        ([with_arguments('{"x'), ANSWER], "are not JSON"),
-        ([with_arguments("[]"), ANSWER], "are not an object"),
-        ([with_arguments('{"x": NaN}'), ANSWER], "are not JSON"),
-        ([with_arguments(None), ANSWER], "are not JSON"),
-        ([{**CALLS, "tool_calls": CALLS["tool_calls"] * 2}, ANSWER, ANSWER], "one id twice"),
-        ([{"role": "robot", "content": "x"}], "the role 'robot' does not exist"),
-        ([{"role": "user", "content": "x", "thinking": "y"}], "unknown field 'thinking'"),
-        ([{"role": "user", "content": "\ud800"}], "not JSON in UTF-8"),
-    ],
-)
+REFUSED: list[tuple[list[dict[str, Any]], str]] = [
+    ([dict[str, Any]()], "the role None does not exist"),
+    ([USER, CALLS], "call '1' has no answer"),
+    ([USER, CALLS, USER, ANSWER], "call '1' has no answer before this message"),
+    ([USER, CALLS, ANSWER, ANSWER], "answers no open call"),
+    ([USER, ANSWER], "answers no open call"),
+    ([{"role": "assistant", "content": ""}], "an empty assistant message"),
+    ([{"role": "assistant", "content": None}], "an empty assistant message"),
+    ([{"role": "assistant", "content": "x", "tool_calls": []}], "tool_calls is not a list"),
+    ([{"role": "user", "content": ""}], "an empty user message"),
+    ([with_arguments('{"x'), ANSWER], "are not JSON"),
+    ([with_arguments("[]"), ANSWER], "are not an object"),
+    ([with_arguments('{"x": NaN}'), ANSWER], "are not JSON"),
+    ([with_arguments(None), ANSWER], "are not JSON"),
+    ([{**CALLS, "tool_calls": CALLS["tool_calls"] * 2}, ANSWER, ANSWER], "one id twice"),
+    ([{"role": "robot", "content": "x"}], "the role 'robot' does not exist"),
+    ([{"role": "user", "content": "x", "thinking": "y"}], "unknown field 'thinking'"),
+    ([{"role": "user", "content": "\ud800"}], "not JSON in UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("messages", "fault"), REFUSED)
 def test_the_validator_refuses_what_a_server_refuses(messages: list[dict[str, Any]], fault: str) -> None:
     assert any(fault in found for found in faults(messages)), faults(messages)

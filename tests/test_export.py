@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from agent_widgets.export import static_bundle, summary, to_html, to_markdown, to_text
+from agent_widgets.export import PLAIN_LIMIT, static_bundle, summary, to_html, to_markdown, to_text
 from agent_widgets.messages import (
     Base64Source,
     Block,
@@ -33,7 +34,9 @@ PRINTED = ToolOutput(call_id="c", name="stdout", text="looking\nfound\n")
 ANSWER: tuple[Block, ...] = (ThinkingBlock("two hits"), CALL, RESULT, TextBlock("It is **there**."))
 
 
-def view(*blocks: Block, prompt: str = "where?", state: str = "completed", outputs: tuple[ToolOutput, ...] = (), **message: object) -> RunView:
+def view(
+    *blocks: Block, prompt: str = "where?", state: str = "completed", outputs: tuple[ToolOutput, ...] = (), **message: object
+) -> RunView:
     said = replace(Msg("bob", blocks, "assistant"), **message)  # pyright: ignore[reportArgumentType]
     status: JsonObject = {"state": state, "elapsed": 1.25}
     return RunView(run_id="r", prompt=prompt, status=status, transcript=Transcript(message=said, model="gpt", outputs=outputs))
@@ -54,7 +57,7 @@ class Tags(HTMLParser):
 
 
 def test_as_text_a_run_is_its_prompt_its_steps_and_how_it_ended() -> None:
-    assert to_text(view(*ANSWER, outputs=(PRINTED,), usage=Usage(input_tokens=1200, output_tokens=34))) == "\n".join(
+    assert to_text(view(*ANSWER, outputs=(PRINTED,), usage=Usage(input_tokens=1200, output_tokens=34))).split("\n") == (
         [
             "> where?",
             "",
@@ -113,7 +116,12 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'><svg onload=
         view(DataBlock(Base64Source("AAAA", "image/svg+xml"), HOSTILE)),
         view(DataBlock(Base64Source("AAAA", HOSTILE), HOSTILE)),
         view(prompt=HOSTILE),
-        view(name=HOSTILE, error=ErrorInfo(type=HOSTILE, message=HOSTILE), metadata={"reason": HOSTILE, "source": HOSTILE}, finished_reason="error"),
+        view(
+            name=HOSTILE,
+            error=ErrorInfo(type=HOSTILE, message=HOSTILE),
+            metadata={"reason": HOSTILE, "source": HOSTILE},
+            finished_reason="error",
+        ),
         view(state=HOSTILE),
     ],
 )
@@ -131,7 +139,8 @@ def test_nothing_in_the_html_runs_and_nothing_is_fetched(hostile: RunView) -> No
 def test_images_are_shown_in_html_and_named_in_text() -> None:
     image = DataBlock(Base64Source("AAAA", "image/png"), "plot.png")
     assert '<img alt="plot.png" src="data:image/png;base64,AAAA">' in to_html([view(image)], "abc")
-    assert '<img alt="image" src="data:image/png;base64,BBBB">' in to_html([view(CALL, replace(RESULT, output=(replace(image, source=Base64Source("BBBB", "image/png"), name=None),)))], "a")  # fmt: skip
+    shown = replace(RESULT, output=(DataBlock(Base64Source("BBBB", "image/png")),))
+    assert '<img alt="image" src="data:image/png;base64,BBBB">' in to_html([view(CALL, shown)], "abc")
     assert "[image/png]" in to_text(view(image))
 
 
@@ -147,14 +156,18 @@ def test_a_call_that_waits_says_so() -> None:
         ("paused", {}, "bob · waiting for a decision"),
         ("queued", {}, "bob · waiting for its turn"),
         ("exceed_max_iters", {}, "bob · stopped: too many steps"),
-        ("interrupted", {"metadata": {"source": "user", "stop_ms": 12.6, "reason": "lunch"}}, "bob · stopped by you after 13 ms (lunch)"),
+        (
+            "interrupted",
+            {"metadata": {"source": "user", "stop_ms": 12.6, "reason": "lunch"}},
+            "bob · stopped by you after 13 ms (lunch)",
+        ),
         ("interrupted", {"metadata": {"source": "deadline"}}, "bob · stopped at its deadline"),
         ("interrupted", {}, "bob · stopped"),
         ("error", {"error": ErrorInfo(type="ModelError", message="gone")}, "bob · failed · ModelError: gone"),
         ("new one", {}, "bob · new one"),
     ],
 )
-def test_the_summary_says_how_it_ended_and_why(state: str, message: dict[str, object], words: str) -> None:
+def test_the_summary_says_how_it_ended_and_why(state: str, message: dict[str, Any], words: str) -> None:
     assert summary(view(state=state, **message)) == f"{words} · gpt · 1.2 s"
 
 
@@ -170,7 +183,13 @@ def test_unknown_usage_is_never_shown_as_nought(usage: Usage, words: str) -> Non
     assert f" · {words} · " in summary(view(usage=usage))
 
 
-def test_the_bundle_has_all_three_of_every_run() -> None:
-    bundle = static_bundle([view(prompt="first"), view(prompt="second")], "abc")
-    assert set(bundle) == {"text/html", "text/markdown", "text/plain"}
-    assert all("first" in text and "second" in text for text in bundle.values())
+def test_the_bundle_is_the_whole_transcript_once_as_html_and_its_beginning_as_text() -> None:
+    short = static_bundle([view(TextBlock("a"), prompt="first"), view(TextBlock("b"), prompt="second")], "abc")
+    assert set(short) == {"text/html", "text/plain"}
+    assert short["text/plain"] == "\n\n".join(
+        to_text(one) for one in (view(TextBlock("a"), prompt="first"), view(TextBlock("b"), prompt="second"))
+    )
+    long = static_bundle([view(TextBlock("x" * 10_000 + "the end"))], "abc")
+    assert "the end" in long["text/html"]
+    assert len(long["text/plain"]) < PLAIN_LIMIT + 100
+    assert re.search(r"\[9,\d\d\d characters more in the HTML output\]$", long["text/plain"])

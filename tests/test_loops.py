@@ -77,7 +77,7 @@ def test_waiting_for_it_on_itself_is_refused_and_not_a_deadlock(carrier: LoopThr
     async def nested() -> int:
         return carrier.run_sync(answer())
 
-    with pytest.raises(InputError, match="cannot wait for itself. Use await here"):
+    with pytest.raises(InputError, match=r"cannot wait for itself\. Use await here"):
         carrier.run_sync(nested())
 
 

@@ -11,7 +11,17 @@ import pytest
 
 from agent_widgets import events as ev
 from agent_widgets.backends import ModelDelta, TextPiece, ThinkingPiece, ToolCallPiece, UsageReport
-from agent_widgets.messages import Base64Source, DataBlock, PermissionRule, TextBlock, ToolCallBlock, ToolResultBlock, URLSource, Usage, UserMsg
+from agent_widgets.messages import (
+    Base64Source,
+    DataBlock,
+    PermissionRule,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    URLSource,
+    Usage,
+    UserMsg,
+)
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, say
 from agent_widgets.reasoning import Memory, ReplyLoop
 from agent_widgets.state import AgentState
@@ -32,7 +42,9 @@ class Pieces:
             yield piece
 
 
-def loop_of(memory: Memory, model: Any, said: list[ev.Event], *tools: Tool, ends: Callable[[], bool] = lambda: False) -> ReplyLoop:
+def loop_of(
+    memory: Memory, model: Any, said: list[ev.Event], *tools: Tool, ends: Callable[[], bool] = lambda: False
+) -> ReplyLoop:
     return ReplyLoop(
         agent_name="bob",
         memory=memory,
@@ -59,7 +71,9 @@ async def test_the_memory_is_the_fold_of_what_was_said() -> None:
 
 
 async def test_blocks_of_one_kind_are_joined_and_a_change_of_kind_begins_a_new_one() -> None:
-    memory, _ = await reply(ThinkingPiece("a"), ThinkingPiece("b"), TextPiece("c"), TextPiece(""), TextPiece("d"), ThinkingPiece("e"))
+    memory, _ = await reply(
+        ThinkingPiece("a"), ThinkingPiece("b"), TextPiece("c"), TextPiece(""), TextPiece("d"), ThinkingPiece("e")
+    )
     found = [(block.type, getattr(block, "text", getattr(block, "thinking", ""))) for block in memory.state.context[-1].content]
     assert found == [("thinking", "ab"), ("text", "cd"), ("thinking", "e")]
 
@@ -127,7 +141,12 @@ async def test_text_and_images_of_a_tool_arrive_in_order() -> None:
     await loop_of(memory, ScriptedModel([call("plot"), "ok"]), said, plot).carry("go")
     (result,) = [block for block in memory.state.context[-1].content if isinstance(block, ToolResultBlock)]
     assert isinstance(result.output, tuple)
-    assert [part.text if isinstance(part, TextBlock) else part.source for part in result.output] == ["before", image.source, link.source, "after"]
+    assert [part.text if isinstance(part, TextBlock) else part.source for part in result.output] == [
+        "before",
+        image.source,
+        link.source,
+        "after",
+    ]
 
 
 async def test_what_a_tool_prints_through_its_sink_is_an_event_of_its_call_and_not_for_the_model() -> None:
@@ -158,7 +177,9 @@ async def test_a_step_that_ends_the_reply_ends_it_after_its_tools() -> None:
     await loop_of(memory, ScriptedModel([call("work"), "never"]), said, work, ends=lambda: True).carry("go")
     assert isinstance(end := said[-1], ev.ReplyEndEvent)
     assert end.finished_reason == "interrupted"
-    assert memory.state.context[-1].content[-1] == next(b for b in memory.state.context[-1].content if isinstance(b, ToolResultBlock))
+    assert memory.state.context[-1].content[-1] == next(
+        b for b in memory.state.context[-1].content if isinstance(b, ToolResultBlock)
+    )
 
 
 @pytest.mark.parametrize("failure", [ValueError("no"), asyncio.CancelledError()])

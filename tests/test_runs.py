@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -115,10 +116,9 @@ async def hangs_in_text(fake: Fake, inputs: Inputs, emit: Emit) -> None:
 
 async def swallows(fake: Fake, inputs: Inputs, emit: Emit) -> None:
     emit(START)
-    try:
+    with contextlib.suppress(asyncio.CancelledError):  # such agents exist
         await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        emit(TEXT)
+    emit(TEXT)
 
 
 async def asks(fake: Fake, inputs: Inputs, emit: Emit) -> None:
@@ -129,7 +129,11 @@ async def asks(fake: Fake, inputs: Inputs, emit: Emit) -> None:
         return
     emit(ev.ToolResultStartEvent(tool_call_id="c", tool_call_name="rm", **R))
     emit(ev.ToolResultEndEvent(tool_call_id="c", state="success", **R))
-    emit(ev.ReplyEndEvent(session_id="s", finished_reason="interrupted" if isinstance(inputs, ev.UserInterruptEvent) else "completed", **R))
+    emit(
+        ev.ReplyEndEvent(
+            session_id="s", finished_reason="interrupted" if isinstance(inputs, ev.UserInterruptEvent) else "completed", **R
+        )
+    )
 
 
 # -- outcomes -------------------------------------------------------------------------------------------------------
@@ -288,8 +292,9 @@ async def test_a_step_does_not_downgrade_now_and_the_first_reason_stays() -> Non
     backend = Fake(hangs_in_text)
     run = started(backend)
     await backend.begun.wait()
-    for level, reason in (("now", "first"), ("step", "second"), ("now", "third")):
-        run.stop(level, reason)
+    run.stop("now", "first")
+    run.stop("step", "second")
+    run.stop("now", "third")
     await run
     assert assert_ended_once(run).metadata["reason"] == "first"
 
@@ -315,10 +320,9 @@ async def test_a_backend_that_swallows_the_cancel_is_interrupted_all_the_same() 
 async def test_a_backend_that_completes_in_the_face_of_a_cancel_has_completed() -> None:
     async def hurries(fake: Fake, inputs: Inputs, emit: Emit) -> None:
         emit(START)
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            emit(END)
+        emit(END)
 
     backend = Fake(hurries)
     run = started(backend)
@@ -383,6 +387,32 @@ async def test_a_stop_may_make_await_raise(source: StopSource) -> None:
     assert assert_ended_once(run).metadata["source"] == source
 
 
+async def test_a_deadline_stops_the_run_and_says_so() -> None:
+    run = started(Fake(hangs_in_text), deadline=0.01)
+    assert (await run).text == "half"
+    end = assert_ended_once(run)
+    assert {key: end.metadata[key] for key in ("source", "when", "reason")} == {
+        "source": "deadline",
+        "when": "now",
+        "reason": "0.01 s are over",
+    }
+
+
+async def test_a_deadline_also_ends_a_pause() -> None:
+    backend = Fake(asks)
+    run = started(backend, deadline=0.01)
+    await run
+    assert [type(given) for given in backend.inputs] == [str, ev.UserInterruptEvent]
+    assert assert_ended_once(run).metadata["source"] == "deadline"
+
+
+async def test_a_deadline_that_was_kept_changes_nothing_and_leaves_no_timer() -> None:
+    run = started(Fake(completes), deadline=60)
+    await run
+    assert run.events[-1].metadata == {}
+    assert run._alarm is None or run._alarm.cancelled()
+
+
 # -- pausing and deciding -------------------------------------------------------------------------------------------
 
 
@@ -404,7 +434,9 @@ async def test_an_approval_starts_the_reply_again_with_the_decision() -> None:
     await run
     decision = backend.inputs[1]
     assert isinstance(decision, ev.UserConfirmResultEvent)
-    assert [(r.confirmed, r.tool_call.id, r.tool_call.input, r.rules) for r in decision.confirm_results] == [(True, "c", '{"x": 1}', None)]
+    assert [(r.confirmed, r.tool_call.id, r.tool_call.input, r.rules) for r in decision.confirm_results] == [
+        (True, "c", '{"x": 1}', None)
+    ]
     assert decision in run.events
     assert_ended_once(run)
 
@@ -776,10 +808,9 @@ async def test_cancelling_cancels_them_all_and_names_who_does_not_end_in_time() 
     async def stubborn() -> None:
         begun.set()
         while not gate.is_set():
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await gate.wait()
-            except asyncio.CancelledError:
-                order.append("swallowed")
+            order.append("woke")
 
     task = asyncio.create_task(together({"polite": polite(), "stubborn": stubborn()}, patience=0.01, left_behind=left.append))
     await begun.wait()
@@ -788,7 +819,7 @@ async def test_cancelling_cancels_them_all_and_names_who_does_not_end_in_time() 
     with pytest.raises(asyncio.CancelledError):
         await task
     assert left == ["stubborn"]
-    assert order == ["polite", "swallowed"]
+    assert order == ["polite", "woke"]
     gate.set()
     await stray
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import stat
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,9 @@ def no_sessions() -> Iterator[None]:
 
 
 @pytest.fixture
-async def here() -> AsyncIterator[asyncio.AbstractEventLoop]:
-    yield asyncio.get_running_loop()
+async def here() -> asyncio.AbstractEventLoop:
+    """The loop of the test, which carries its runs."""
+    return asyncio.get_running_loop()
 
 
 async def until(run: Run, *wanted: str) -> None:
@@ -62,8 +63,11 @@ async def test_runs_of_one_session_share_its_state_and_follow_each_other(here: a
     agent = agent_of("one", "two", "three")
     session = Session(agent, loop=here)
     order: list[str] = []
-    runs = [session.run(prompt, before_start=lambda run: run.listen(lambda run, event: None if event else order.append(f"{run.prompt} {run.status}")))
-            for prompt in "abc"]  # fmt: skip
+
+    def listen(run: Run) -> None:
+        run.listen(lambda run, event: None if event else order.append(f"{run.prompt} {run.status}"))
+
+    runs = [session.run(prompt, before_start=listen) for prompt in "abc"]
     assert [(await run).text for run in runs] == ["one", "two", "three"]
     assert [entry for entry in order if "queued" not in entry] == [f"{p} {s}" for p in "abc" for s in ("running", "completed")]
     assert session.runs == tuple(runs)
@@ -111,7 +115,9 @@ async def test_a_failed_or_stopped_run_lets_the_next_one_start(here: asyncio.Abs
     assert (second.status, second.events[-1].metadata["reason"]) == ("interrupted", "next, please")
 
 
-async def test_a_prompt_waits_behind_a_pause_and_neither_executes_nor_drops_what_is_pending(here: asyncio.AbstractEventLoop) -> None:
+async def test_a_prompt_waits_behind_a_pause_and_neither_executes_nor_drops_what_is_pending(
+    here: asyncio.AbstractEventLoop,
+) -> None:
     agent = agent_of(call("delete_rows", {"table": "t"}), "deleted", "next")
     session = Session(agent, loop=here)
     first = session.run("a")
@@ -230,7 +236,9 @@ def test_names_made_from_the_agent_are_numbered() -> None:
 
 def test_a_name_that_is_taken_is_refused_and_says_so() -> None:
     Session(agent_of(), "orders")
-    with pytest.raises(InputError, match="There is a session called 'orders' already. Choose another name, or close that one."):
+    with pytest.raises(
+        InputError, match=r"There is a session called 'orders' already\. Choose another name, or close that one\."
+    ):
         Session(agent_of(), "orders")
     assert len(sessions()) == 1
 
@@ -345,7 +353,11 @@ async def test_a_session_saved_in_the_middle_of_a_run_loads_mended(tmp_path: Pat
     await run
     other = agent_of("fine")
     Session.load(path, other)
-    assert (other.state.context[-1].text, other.state.context[-1].finished_reason, other.state.check()) == ("half ", "interrupted", ())
+    assert (other.state.context[-1].text, other.state.context[-1].finished_reason, other.state.check()) == (
+        "half ",
+        "interrupted",
+        (),
+    )
     assert (await other.reply("next")).text == "fine"
 
 
@@ -359,6 +371,36 @@ async def test_a_pause_survives_the_file(tmp_path: Path, here: asyncio.AbstractE
     loaded = Session.load(path, other)
     assert loaded.state is not None
     assert [(waits.name, waits.input) for waits in loaded.state.waiting()] == [("delete_rows", '{"table": "t"}')]
+
+
+async def test_a_loaded_pause_waits_for_its_decisions_again(tmp_path: Path, here: asyncio.AbstractEventLoop) -> None:
+    path = tmp_path / "s.json"
+    session = Session(agent_of([say("I delete."), call("delete_rows", {"table": "t"})]), loop=here)
+    await until(session.run("a"), "paused")
+    session.save(path)
+    session.close()
+    other = agent_of("deleted")
+    Session(other, "orders", loop=here)
+    run = Session.load(path, other).run()
+    await until(run, "paused")
+    assert [(waits.id, waits.input) for waits in run.transcript.waiting] == [("call_1", '{"table": "t"}')]
+    run.approve()
+    assert (await run).text == "I delete.\ndeleted"
+    assert other.state.check() == ()
+
+
+async def test_a_loaded_pause_can_be_stopped(here: asyncio.AbstractEventLoop) -> None:
+    agent = agent_of(call("delete_rows", {"table": "t"}))
+    await agent.reply("a")
+    other = agent_of("fine")
+    other.load(agent.dump())
+    session = Session(other, loop=here)
+    run = session.run()
+    await until(run, "paused")
+    run.stop()
+    await run
+    assert (run.status, other.state.waiting(), other.state.check()) == ("interrupted", (), ())
+    assert (await session.run("next")).text == "fine"
 
 
 def test_loading_into_an_agent_with_a_session_keeps_that_session_and_its_name(tmp_path: Path) -> None:
@@ -376,12 +418,20 @@ def test_loading_into_an_agent_with_a_session_keeps_that_session_and_its_name(tm
     [
         ("{", "is damaged"),
         (json.dumps({"format": "agent-widgets session", "version": 9, "name": "n", "state": {}}), "newer agent-widgets"),
-        (json.dumps({"format": "agent-widgets session", "version": 1, "name": "n", "state": {"version": 9}}), "newer agent-widgets"),
-        (json.dumps({"format": "agent-widgets session", "version": 1, "name": "n", "state": {"context": 5}}), "not a saved agent state: context"),
+        (
+            json.dumps({"format": "agent-widgets session", "version": 1, "name": "n", "state": {"version": 9}}),
+            "newer agent-widgets",
+        ),
+        (
+            json.dumps({"format": "agent-widgets session", "version": 1, "name": "n", "state": {"context": 5}}),
+            "not a saved agent state: context",
+        ),
         ("{}", "not a session of agent-widgets"),
     ],
 )
-def test_a_file_that_cannot_be_read_changes_neither_the_agent_nor_the_file_nor_the_registry(tmp_path: Path, content: str, words: str) -> None:
+def test_a_file_that_cannot_be_read_changes_neither_the_agent_nor_the_file_nor_the_registry(
+    tmp_path: Path, content: str, words: str
+) -> None:
     path = tmp_path / "s.json"
     path.write_text(content)
     agent = agent_of()

@@ -45,7 +45,9 @@ def test_a_file_is_the_owners_only_whatever_the_umask_and_whatever_was_there(tmp
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_file_whole_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_a_write_that_fails_leaves_the_old_file_whole_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     path = tmp_path / "s.json"
     write_session(path, "orders", {"n": 1})
     before = path.read_bytes()
@@ -81,7 +83,10 @@ def test_a_file_that_is_not_there_is_said_to_be_not_there(tmp_path: Path) -> Non
         ("[]", "is not a session of agent-widgets"),
         ("null", "is not a session of agent-widgets"),
         ('{"cells": [], "nbformat": 4}', "is not a session of agent-widgets"),
-        (json.dumps(GOOD | {"version": 2}), r"was written by a newer agent-widgets \(version 2; this one reads up to 1\).*pip install -U agent-widgets"),
+        (
+            json.dumps(GOOD | {"version": 2}),
+            r"was written by a newer agent-widgets \(version 2; this one reads up to 1\).*pip install -U agent-widgets",
+        ),
         (json.dumps(GOOD | {"name": 5}), "is damaged: its name or state is missing"),
         (json.dumps(GOOD | {"state": []}), "is damaged: its name or state is missing"),
         (json.dumps({key: GOOD[key] for key in ("format", "version")}), "is damaged: its name or state is missing"),

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import pydantic
 import pytest
@@ -14,7 +14,17 @@ import pytest
 from agent_widgets import tools
 from agent_widgets.errors import InputError, ToolDefinitionError
 from agent_widgets.messages import Base64Source, DataBlock, TextBlock
-from agent_widgets.tools import MAX_OUTPUT_CHARACTERS, STILL_RUNNING, Tool, ToolOutcome, by_name, failed, stop_requested, succeeded, tool
+from agent_widgets.tools import (
+    MAX_OUTPUT_CHARACTERS,
+    STILL_RUNNING,
+    Tool,
+    ToolOutcome,
+    by_name,
+    failed,
+    stop_requested,
+    succeeded,
+    tool,
+)
 
 
 @tool
@@ -55,7 +65,9 @@ def test_a_tool_is_told_to_a_model_by_its_name_its_docstring_and_its_signature()
 
 
 def test_annotations_may_say_more() -> None:
-    def find(word: Annotated[str, pydantic.Field(description="what to look for")], kind: Literal["a", "b"], at: Point | None = None) -> str:
+    def find(
+        word: Annotated[str, pydantic.Field(description="what to look for")], kind: Literal["a", "b"], at: Point | None = None
+    ) -> str:
         """Find a word."""
         return f"{word}{kind}{at}"
 
@@ -115,7 +127,7 @@ def not_json(word: Callable[[], int]) -> str:
     return str(word)
 
 
-def undefined(word: NoSuchType) -> str:  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType]
+def undefined(word: NoSuchType) -> str:  # noqa: F821  # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType]
     """Find a word."""
     return str(word)  # pyright: ignore[reportUnknownArgumentType]
 
@@ -132,12 +144,15 @@ def one_word(word: str) -> str:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (no_annotation, "@tool no_annotation: the parameter 'word' has no annotation. Write for example  word: str"),
+        (cast("Any", no_annotation), "@tool no_annotation: the parameter 'word' has no annotation. Write for example  word: str"),
         (variadic, "@tool variadic: a model gives arguments by name, so *words"),
         (keywords, "@tool keywords: a model gives arguments by name, so **words"),
         (positional, "@tool positional: a model gives arguments by name"),
         (not_json, "@tool not_json: its annotations cannot be sent to a model as JSON"),
-        (undefined, "@tool undefined: its annotations cannot be sent to a model as JSON: name 'NoSuchType' is not defined"),
+        (
+            cast("Any", undefined),
+            "@tool undefined: its annotations cannot be sent to a model as JSON: name 'NoSuchType' is not defined",
+        ),
         (max, "@tool max: its annotations cannot be sent to a model as JSON: no signature found"),
         (silent, "@tool silent: its docstring says nothing, so a model cannot know when to use it. Write one sentence"),
         (one_word, "@tool one_word: its docstring says nothing"),
@@ -201,8 +216,8 @@ def lambda_of(value: object) -> Callable[..., Any]:
 
 def test_a_result_that_is_no_json_is_its_text() -> None:
     assert text_of(succeeded(object)) == str(object)
-    assert text_of(succeeded(circle := [0])) == "[0]"
-    circle.append(circle)  # pyright: ignore[reportArgumentType]
+    circle: list[object] = [0]
+    circle.append(circle)
     assert text_of(succeeded(circle)) == "[0, [...]]"
     assert text_of(succeeded(b"\xff")) == r"b'\xff'"
 
@@ -253,7 +268,10 @@ async def test_a_failure_is_a_result_with_the_traceback_for_the_person(kind: str
     assert "Traceback" not in text_of(outcome)
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), StopIteration(), TimeoutError("late"), asyncio.CancelledError(), ExceptionGroup("two", [ValueError("a")])])
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), StopIteration(), TimeoutError("late"), asyncio.CancelledError(), ExceptionGroup("two", [ValueError("a")])],
+)
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_whatever_a_tool_raises_is_a_result(kind: str, error: BaseException) -> None:
     def sync_broken() -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_widgets import events as ev
@@ -27,6 +27,7 @@ from agent_widgets.messages import (
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
 from agent_widgets.transcript import EventLog, Transcript, TranscriptBuilder, closing, fold
 
+exactly = settings(deadline=None, derandomize=True, database=None)  # the same examples on every machine, however slow
 R: dict[str, Any] = {"reply_id": "r"}
 START = ev.ReplyStartEvent(session_id="s", name="bob", **R)
 CALL_START = ev.ToolCallStartEvent(tool_call_id="c", tool_call_name="find", **R)
@@ -98,7 +99,10 @@ def test_a_reply_is_one_message_with_its_blocks_in_order() -> None:
 
 
 def test_a_model_call_is_open_until_it_ends_and_its_tokens_add_up() -> None:
-    start, end = ev.ModelCallStartEvent(model_name="m", **R), ev.ModelCallEndEvent(input_tokens=1, output_tokens=2, cache_input_tokens=3, **R)
+    start, end = (
+        ev.ModelCallStartEvent(model_name="m", **R),
+        ev.ModelCallEndEvent(input_tokens=1, output_tokens=2, cache_input_tokens=3, **R),
+    )
     unknown = ev.ModelCallEndEvent(input_tokens=0, output_tokens=0, metadata={"usage": "unknown"}, **R)
     assert fold(None, START, start).calling
     transcript = fold(None, START, start, end, start, end, start, unknown)
@@ -108,7 +112,9 @@ def test_a_model_call_is_open_until_it_ends_and_its_tokens_add_up() -> None:
 
 def test_calls_and_their_results_may_interleave() -> None:
     other = ev.ToolCallStartEvent(tool_call_id="d", tool_call_name="look", **R)
-    transcript = fold(None, START, CALL_START, other, argument("{"), ev.ToolCallDeltaEvent(tool_call_id="d", delta="[", **R), argument("}"))
+    transcript = fold(
+        None, START, CALL_START, other, argument("{"), ev.ToolCallDeltaEvent(tool_call_id="d", delta="[", **R), argument("}")
+    )
     assert [block.input for block in transcript.message.content if isinstance(block, ToolCallBlock)] == ["{}", "["]
 
 
@@ -137,7 +143,9 @@ def test_the_error_of_a_failed_reply_is_on_its_message() -> None:
 def test_a_pause_and_its_decision_change_the_call_and_nothing_else() -> None:
     asked = ToolCallBlock(id="c", name="find", input="{}", suggested_rules=(PermissionRule("find"),))
     paused = fold(None, START, CALL_START, argument("{}"), CALL_END, ev.RequireUserConfirmEvent(tool_calls=(asked,), **R))
-    assert [(call.id, call.state, call.suggested_rules) for call in paused.waiting] == [("c", "asking", (PermissionRule("find"),))]
+    assert [(call.id, call.state, call.suggested_rules) for call in paused.waiting] == [
+        ("c", "asking", (PermissionRule("find"),))
+    ]
     edited = ev.ConfirmResult(confirmed=True, tool_call=replace(asked, input='{"y": 2}'))
     approved = fold(paused, ev.UserConfirmResultEvent(confirm_results=(edited,), **R))
     assert approved.waiting == ()
@@ -180,7 +188,16 @@ def test_a_hint_is_complete_when_it_comes() -> None:
 
 
 def test_text_and_images_of_a_result_stay_in_order() -> None:
-    events = [START, CALL_START, RESULT_START, result_text("a"), result_text("b"), result_image("AA"), result_text("c"), result_image("BB")]
+    events = [
+        START,
+        CALL_START,
+        RESULT_START,
+        result_text("a"),
+        result_text("b"),
+        result_image("AA"),
+        result_text("c"),
+        result_image("BB"),
+    ]
     result = fold(None, *events).message.content[1]
     assert isinstance(result, ToolResultBlock)
     assert isinstance(result.output, tuple)
@@ -189,7 +206,17 @@ def test_text_and_images_of_a_result_stay_in_order() -> None:
 
 def test_what_a_tool_prints_is_joined_per_stream_and_displays_stay_apart() -> None:
     shown = ev.CustomEvent(name=ev.TOOL_OUTPUT, value={"call_id": "c", "name": "display", "data": {"text/plain": "p"}})
-    transcript = fold(None, START, printed("a"), printed("b"), printed("!", "stderr"), printed("c"), shown, printed("d"), printed("x", call_id="other"))
+    transcript = fold(
+        None,
+        START,
+        printed("a"),
+        printed("b"),
+        printed("!", "stderr"),
+        printed("c"),
+        shown,
+        printed("d"),
+        printed("x", call_id="other"),
+    )
     assert [(o.call_id, o.name, o.text, o.data) for o in transcript.outputs] == [
         ("c", "stdout", "ab", None),
         ("c", "stderr", "!", None),
@@ -202,13 +229,26 @@ def test_what_a_tool_prints_is_joined_per_stream_and_displays_stay_apart() -> No
 
 def test_notices_are_gathered_and_other_custom_events_are_ignored() -> None:
     notice = ev.CustomEvent(name=ev.NOTICE, value={"text": "look"})
-    transcript = fold(None, START, notice, ev.CustomEvent(name="state_updated", value={"a": 1}), ev.CustomEvent(name=ev.NOTICE, value={"text": 5}))
+    transcript = fold(
+        None,
+        START,
+        notice,
+        ev.CustomEvent(name="state_updated", value={"a": 1}),
+        ev.CustomEvent(name=ev.NOTICE, value={"text": 5}),
+    )
     assert transcript.notices == ("look",)
 
 
 @pytest.mark.parametrize(
     "event",
-    [text("x", "no such"), argument("x"), RESULT_END, CALL_END, printed("x").__class__(name=ev.TOOL_OUTPUT, value={"call_id": 5}), result_image("A")],
+    [
+        text("x", "no such"),
+        argument("x"),
+        RESULT_END,
+        CALL_END,
+        printed("x").__class__(name=ev.TOOL_OUTPUT, value={"call_id": 5}),
+        result_image("A"),
+    ],
 )
 def test_events_about_what_is_not_there_are_ignored(event: ev.Event) -> None:
     assert fold(None, START, event).message.content == ()
@@ -232,7 +272,17 @@ def test_a_reader_gets_the_same_object_until_something_happens() -> None:
 
 
 def test_reading_between_all_events_changes_nothing() -> None:
-    events = [START, ev.TextBlockStartEvent(block_id="b", **R), text("a"), text("b"), CALL_START, argument("{"), argument("}"), printed("p"), printed("q")]
+    events = [
+        START,
+        ev.TextBlockStartEvent(block_id="b", **R),
+        text("a"),
+        text("b"),
+        CALL_START,
+        argument("{"),
+        argument("}"),
+        printed("p"),
+        printed("q"),
+    ]
     read = TranscriptBuilder()
     for event in events:
         read.apply(event)
@@ -316,6 +366,7 @@ STREAM = st.lists(
 )
 
 
+@exactly
 @given(STREAM)
 def test_the_fold_of_the_log_is_the_fold_of_what_happened(events: list[ev.Event]) -> None:
     begun = [START, ev.TextBlockStartEvent(block_id="b", **R), CALL_START, RESULT_START, *events]
@@ -352,7 +403,13 @@ def test_closing_ends_an_open_text_then_the_model_call_then_the_reply() -> None:
 
 def test_closing_ends_a_cut_call_with_what_can_be_read_and_answers_it() -> None:
     events = close(START, CALL_START, argument('{"x": 1, "y'))
-    assert [event.type for event in events] == ["TOOL_CALL_END", "TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END", "REPLY_END"]
+    assert [event.type for event in events] == [
+        "TOOL_CALL_END",
+        "TOOL_RESULT_START",
+        "TOOL_RESULT_TEXT_DELTA",
+        "TOOL_RESULT_END",
+        "REPLY_END",
+    ]
     assert events[0].metadata == {"input": '{"x":1}'}
     assert isinstance(delta := events[2], ev.ToolResultTextDeltaEvent)
     assert delta.delta == INTERRUPTED_TEXT
@@ -371,13 +428,26 @@ def test_closing_carries_the_reason_the_error_and_the_facts() -> None:
     error = ErrorInfo(type="E", message="m")
     (end,) = closing(fold(None, START), session_id="s1", finished_reason="error", error=error, metadata={"source": "code"})
     assert isinstance(end, ev.ReplyEndEvent)
-    assert (end.session_id, end.reply_id, end.finished_reason, end.error, end.metadata) == ("s1", "r", "error", error, {"source": "code"})
+    assert (end.session_id, end.reply_id, end.finished_reason, end.error, end.metadata) == (
+        "s1",
+        "r",
+        "error",
+        error,
+        {"source": "code"},
+    )
 
 
+@exactly
 @given(STREAM)
 def test_whatever_was_open_is_valid_after_closing(events: list[ev.Event]) -> None:
     # Whoever ends a call sees to it that its arguments are whole.
-    begun = [START, ev.TextBlockStartEvent(block_id="b", **R), CALL_START, argument("{}"), *(e for e in events if e != argument_delta)]
+    begun = [
+        START,
+        ev.TextBlockStartEvent(block_id="b", **R),
+        CALL_START,
+        argument("{}"),
+        *(e for e in events if e != argument_delta),
+    ]
     message = fold(None, *begun, *close(*begun)).message
     assert message.finished_reason == "interrupted"
     assert all(block.finished_at for block in message.content)

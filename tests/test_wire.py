@@ -162,7 +162,9 @@ def test_a_list_of_events_survives_json() -> None:
     assert load_events(json.loads(json.dumps([dump_event(event) for event in EVERY_EVENT]))) == EVERY_EVENT
 
 
-@pytest.mark.parametrize("message", [MESSAGE, Msg("ann", "hi", "user"), Msg("s", [TEXT, LINK], "user"), Msg("a", [], "assistant")])
+@pytest.mark.parametrize(
+    "message", [MESSAGE, Msg("ann", "hi", "user"), Msg("s", [TEXT, LINK], "user"), Msg("a", [], "assistant")]
+)
 def test_a_message_survives_json(message: Msg) -> None:
     dumped = dump_msg(message)
     assert set(dumped) == every_field(Msg)
@@ -209,7 +211,10 @@ def test_what_an_older_writer_left_out_is_filled() -> None:
         ({"type": "TEXT_BLOCK_DELTA", "reply_id": "r", "delta": "x"}, r"block_id: Field required"),
         ({"type": "TEXT_BLOCK_DELTA", "reply_id": "r", "block_id": "b", "delta": 5}, r"delta: Input should be a valid string"),
         ({"type": "MODEL_CALL_END", "reply_id": "r", "input_tokens": "many", "output_tokens": 1}, r"input_tokens: .*integer"),
-        ({"type": "REPLY_END", "session_id": "s", "reply_id": "r", "finished_reason": "bored"}, r"finished_reason: .*'completed'"),
+        (
+            {"type": "REPLY_END", "session_id": "s", "reply_id": "r", "finished_reason": "bored"},
+            r"finished_reason: .*'completed'",
+        ),
         ("{", r"not an event: .*JSON"),
         (b"[]", r"not an event"),
         (None, r"not an event"),
@@ -243,11 +248,15 @@ def test_what_is_not_a_message_is_an_input_error_that_says_where(change: JsonObj
 
 @pytest.mark.parametrize("version", [STATE_VERSION + 1, 99])
 def test_a_state_of_a_newer_version_says_both_versions_and_how_to_upgrade(version: int) -> None:
-    with pytest.raises(SavedStateError, match=rf"newer agent-widgets \(version {version}; this one reads up to 1\).*pip install -U"):
+    with pytest.raises(
+        SavedStateError, match=rf"newer agent-widgets \(version {version}; this one reads up to 1\).*pip install -U"
+    ):
         load_state({"version": version, "context": "of another shape"})
 
 
-@pytest.mark.parametrize("value", [None, "text", [], 5, {"context": 5}, {"context": [{}]}, {"version": "one"}, {"cur_iter": None}])
+@pytest.mark.parametrize(
+    "value", [None, "text", list[Any](), 5, {"context": 5}, {"context": [None]}, {"version": "one"}, {"cur_iter": None}]
+)
 def test_a_damaged_state_is_a_saved_state_error(value: object) -> None:
     with pytest.raises(SavedStateError, match="This is not a saved agent state: "):
         load_state(value)
@@ -285,7 +294,9 @@ def test_a_transcript_within_its_limit_is_whole() -> None:
     assert "cut" not in whole
 
 
-@pytest.mark.parametrize("blocks", [[TextBlock("x" * 200) for _ in range(500)], [TextBlock("x" * 100_000)], [PICTURE, TextBlock("y" * 30_000)]])
+@pytest.mark.parametrize(
+    "blocks", [[TextBlock("x" * 200) for _ in range(500)], [TextBlock("x" * 100_000)], [PICTURE, TextBlock("y" * 30_000)]]
+)
 def test_a_transcript_above_its_limit_loses_its_oldest_text_and_says_how_much(blocks: list[Block]) -> None:
     dumped = page_transcript(Transcript(message=Msg("a", [*blocks, TextBlock("the end")], "assistant")), 10_000)
     content = cast("list[JsonObject]", cast("JsonObject", dumped["message"])["content"])
@@ -297,7 +308,9 @@ def test_a_transcript_above_its_limit_loses_its_oldest_text_and_says_how_much(bl
 def test_an_image_that_is_larger_than_the_limit_is_left_out_whole() -> None:
     image = DataBlock(Base64Source("A" * 500_000, "image/png"))
     result = ToolResultBlock(id="c", name="plot", output=(image,), state="success")
-    dumped = page_transcript(Transcript(message=Msg("a", [TextBlock("old"), image, result, TextBlock("new")], "assistant")), 10_000)
+    dumped = page_transcript(
+        Transcript(message=Msg("a", [TextBlock("old"), image, result, TextBlock("new")], "assistant")), 10_000
+    )
     content = cast("list[JsonObject]", cast("JsonObject", dumped["message"])["content"])
     assert [block["type"] for block in content] == ["text"]
     assert cast("int", dumped["cut"]) > 1_000_000
@@ -321,11 +334,14 @@ def test_what_tools_printed_is_dropped_before_text_is() -> None:
     outputs = (ToolOutput(call_id="c", name="stdout", text="p" * 20_000),)
     dumped = page_transcript(Transcript(message=Msg("a", "short", "assistant"), outputs=outputs), 10_000)
     assert "outputs" not in dumped
-    assert dumped["cut"] == 0
+    assert cast("int", dumped["cut"]) >= 20_000
+    assert cast("JsonObject", dumped["message"])["content"] != []
 
 
 def test_the_messages_to_the_page_have_their_documented_shape() -> None:
-    view = RunView(run_id="r1", prompt="hi", status={"state": "running"}, transcript=Transcript(message=Msg("a", "x", "assistant")))
+    view = RunView(
+        run_id="r1", prompt="hi", status={"state": "running"}, transcript=Transcript(message=Msg("a", "x", "assistant"))
+    )
     snapshot = snapshot_message(7, [view])
     assert (snapshot["kind"], snapshot["seq"]) == ("full", 7)
     assert set(cast("list[JsonObject]", snapshot["runs"])[0]) == {"run_id", "prompt", "status", "transcript"}
@@ -336,7 +352,10 @@ def test_the_messages_to_the_page_have_their_documented_shape() -> None:
 
 
 def test_runs_of_one_snapshot_share_its_limit() -> None:
-    views = [RunView(run_id=str(n), prompt="", status={}, transcript=Transcript(message=Msg("a", "x" * 50_000, "assistant"))) for n in range(4)]
+    views = [
+        RunView(run_id=str(n), prompt="", status={}, transcript=Transcript(message=Msg("a", "x" * 50_000, "assistant")))
+        for n in range(4)
+    ]
     assert len(json.dumps(snapshot_message(1, views, 20_000))) < 28_000
 
 
@@ -361,7 +380,10 @@ def test_a_fingerprint_is_the_fnv_of_the_text_as_a_browser_encodes_it(name: str,
         ({"kind": "hello", "id": "1", "have": 3, "page": "p"}, Hello(id="1", have=3, page="p")),
         ({"kind": "resync", "id": "1", "have": 4}, Resync(id="1", have=4)),
         ({"kind": "stop", "id": "1", "run_id": "r"}, Stop(id="1", run_id="r", after="now", reason="")),
-        ({"kind": "stop", "id": "1", "run_id": "r", "after": "step", "reason": "why"}, Stop(id="1", run_id="r", after="step", reason="why")),
+        (
+            {"kind": "stop", "id": "1", "run_id": "r", "after": "step", "reason": "why"},
+            Stop(id="1", run_id="r", after="step", reason="why"),
+        ),
         (
             {"kind": "decide", "id": "1", "run_id": "r", "call_id": "c", "fingerprint": "f", "decision": "deny", "reason": "no"},
             Decide(id="1", run_id="r", call_id="c", fingerprint="f", decision="deny", reason="no"),

@@ -65,7 +65,12 @@ def _of_assistant(content: object, calls: object) -> list[str]:
     ids: list[object] = []
     for call in cast("list[dict[str, Any]]", calls):
         ids.append(call.get("id"))
-        if set(call) != {"id", "type", "function"} or call["type"] != "function" or not isinstance(call["id"], str) or not call["id"]:
+        if (
+            set(call) != {"id", "type", "function"}
+            or call["type"] != "function"
+            or not isinstance(call["id"], str)
+            or not call["id"]
+        ):
             found.append(f"a tool call that is none: {call}")
             continue
         if not _NAME.fullmatch(call["function"]["name"]):
@@ -93,7 +98,11 @@ def _of_user(content: object) -> list[str]:
 
 def _of_order(message: Message, open_ids: Sequence[str]) -> list[str]:
     if message["role"] == "tool":
-        return [] if message.get("tool_call_id") in open_ids else [f"the result {message.get('tool_call_id')!r} answers no open call"]
+        return (
+            []
+            if message.get("tool_call_id") in open_ids
+            else [f"the result {message.get('tool_call_id')!r} answers no open call"]
+        )
     return [f"call {call_id!r} has no answer before this message" for call_id in open_ids]
 
 

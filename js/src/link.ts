@@ -157,6 +157,7 @@ export class Link {
       const message = decodeMessage(value, this.#doubt);
       if (message) {
         this.#take(message);
+        this.#keep();
       }
     });
   };
@@ -211,13 +212,13 @@ export class Link {
     }
     run.view = undefined;
     this.#settle(!known);
-    if (message.status && SETTLED.includes(message.status.state)) {
-      this.#keep();
-    }
   }
 
   /** For "Save Widget State": what is saved is the model's traits, and the kernel sends the snapshot once, at the start. */
   #keep(): void {
+    if (![...this.#runs.values()].every(({ status }) => SETTLED.includes(status.state))) {
+      return;
+    }
     const runs = this.state.runs.map(({ run_id, prompt, status, transcript, cut }) => {
       return { run_id, prompt, status, transcript: { ...transcript, cut } };
     });

@@ -197,9 +197,9 @@ test("disposing takes every listener off the model", () => {
 test("a run that has ended is kept in the model's traits, where a saved notebook finds it", () => {
   const { model, link } = linked();
   model.receive(events(0, "run1", [START, delta("an answer")], { prompt: "Hi" }));
-  expect(model.traits.snapshot).toEqual({});
+  expect(model.get("snapshot")).toEqual({});
   model.receive(events(1, "run1", [], { status: { state: "completed" } }));
-  const again = new Link(new FakeModel({ snapshot: JSON.parse(JSON.stringify(model.traits.snapshot)) }));
+  const again = new Link(new FakeModel({ snapshot: JSON.parse(JSON.stringify(model.get("snapshot"))) }));
   expect(textIn(again)).toBe("an answer");
   expect(again.state.runs[0]?.status.state).toBe("completed");
   expect(again.state.newer).toBe(false);

@@ -6,9 +6,8 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
-
-import ipykernel
 
 from tests.bench import stop, wire
 from tests.kernel.fakefront import ROOT
@@ -16,11 +15,12 @@ from tests.kernel.fakefront import ROOT
 
 def report() -> Iterator[str]:
     """All lines."""
-    yield f"Python {platform.python_version()}, ipykernel {ipykernel.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    here = f"ipykernel {version('ipykernel')}"
+    yield f"Python {platform.python_version()}, {here}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     yield ""
     yield from wire.report()
     yield ""
-    kernels = {f"ipykernel {ipykernel.__version__}": Path(sys.executable)}
+    kernels = {here: Path(sys.executable)}
     for name, environment in (("ipykernel 7.0.1", "k70"), ("ipykernel 6.31.0", "k6")):
         python = ROOT / ".venvs" / environment / "bin" / "python"
         if python.exists():

@@ -28,8 +28,9 @@ def text(target):
     made, number = "", 0
     while len(made) < target:
         number += 1
-        made += (f"## Section {number}\\n\\nThe agent **looked** at item {number} and found `value_{number}` in a longer sentence, "
-                 f"so that a paragraph has a realistic length.\\n\\n- first point\\n- second point\\n\\n```python\\nx = {number}\\n```\\n\\n")
+        made += (f"## Section {number}\\n\\nThe agent **looked** at item {number} and found `value_{number}` "
+                 f"in a longer sentence, so that a paragraph has a realistic length.\\n\\n"
+                 f"- first point\\n- second point\\n\\n```python\\nx = {number}\\n```\\n\\n")
     return made[:target]
 
 TOKENS = [text(20_000)[at:at + 20] for at in range(0, 20_000, 20)]
@@ -37,10 +38,10 @@ assert len(TOKENS) == 1000
 
 class measured:
     def __enter__(self):
-        self.cpu, self.wall = time.process_time(), time.perf_counter()
+        self.cpu = time.process_time()
     def __exit__(self, *_):
         with open(OUT, "w") as file:
-            json.dump({"cpu": time.process_time() - self.cpu, "wall": time.perf_counter() - self.wall}, file)
+            json.dump({"cpu": time.process_time() - self.cpu}, file)
 """
 
 OURS_SETUP = """
@@ -118,7 +119,6 @@ class Cost:
     messages: int
     size: int
     cpu: float
-    wall: float
     batches: list[Any]
     """The custom messages, for the bare ``widget.send`` of the same."""
 
@@ -136,7 +136,7 @@ def measure(setup: str, body: str) -> Cost:
         _execute(client, f"OUT = {str(out)!r}\n{COMMON}\n{setup}")
         messages, size, batches = _execute(client, body)
         figures: Mapping[str, float] = json.loads(out.read_text())
-        return Cost(messages, size, figures["cpu"], figures["wall"], batches)
+        return Cost(messages, size, figures["cpu"], batches)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
@@ -181,7 +181,10 @@ def rows() -> list[tuple[str, Cost]]:
         made += [
             (f"{name}: agent-widgets, from the model to the page", ours),
             (f"{name}: the same model read by nobody", measure(setup, NOTHING)),
-            (f"{name}: bare widget.send of the same {len(ours.batches)} batches at that pace", measure(bare, BARE.format(seconds=1000 / rate if rate else 0))),
+            (
+                f"{name}: bare widget.send of the same {len(ours.batches)} batches at that pace",
+                measure(bare, BARE.format(seconds=1000 / rate if rate else 0)),
+            ),
             (f"{name}: display(Markdown).update, full text", measure(MARKDOWN_SETUP, MARKDOWN.format(rate=rate))),
             (f"{name}: ipywidgets.HTML.value, full text", measure(TRAIT_SETUP, TRAIT.format(rate=rate))),
         ]

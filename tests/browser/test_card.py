@@ -23,11 +23,12 @@ async def delete_rows(table: str, where: str) -> int:
 
 def slow(*answers):
     "A model whose first answer takes 20 seconds."
-    return ScriptedModel([[say([f"word{n} " for n in range(1000)])], *([say(answer)] for answer in answers)], tokens_per_second=50)
+    story = say([f"word{n} " for n in range(1000)])
+    return ScriptedModel([[story], *([say(answer)] for answer in answers)], tokens_per_second=50)
 """
 ASKS = """\
-deleter = aw.Agent(ScriptedModel([[say("I shall clean up."), call("delete_rows", {"table": "orders", "where": "status = 'cancelled'"})],
-                                  [say("As you say.")]]), tools=[delete_rows])
+ask = call("delete_rows", {"table": "orders", "where": "status = 'cancelled'"})
+deleter = aw.Agent(ScriptedModel([[say("I shall clean up."), ask], [say("As you say.")]]), tools=[delete_rows])
 run = aw.chat(deleter, "Clean up the orders table")"""
 
 
@@ -105,7 +106,9 @@ def test_deny_with_a_reason_that_the_model_reads_word_for_word(themed: Lab) -> N
     shown = card(notebook, 1)
     expect(shown.locator(".aw-chip")).to_have_text("waiting for you")
     expect(shown).to_contain_text("status = 'cancelled'")
-    assert notebook.page.evaluate("document.activeElement.closest('.aw-card')") is None  # nothing grabs the focus, least of all Approve
+    assert (
+        notebook.page.evaluate("document.activeElement.closest('.aw-card')") is None
+    )  # nothing grabs the focus, least of all Approve
     notebook.screenshot(f"paused-{theme_of(notebook)}", shown)
     shown.get_by_role("textbox").fill("Not before Tuesday's back-up, please!")
     button(shown, "Deny").click()
@@ -119,7 +122,9 @@ def test_deny_with_a_reason_that_the_model_reads_word_for_word(themed: Lab) -> N
 
 
 def test_approve_executes_the_call_once_even_when_clicked_twice(lab: Lab) -> None:
-    notebook = opened(lab, "approve", ASKS, "print([m['content'] for m in deleter.model.requests[-1].messages if m['role'] == 'tool'])")
+    notebook = opened(
+        lab, "approve", ASKS, "print([m['content'] for m in deleter.model.requests[-1].messages if m['role'] == 'tool'])"
+    )
     notebook.run_cell(1)
     button(card(notebook, 1), "Approve").dblclick()
     ended(notebook, 1, "done")
@@ -129,7 +134,9 @@ def test_approve_executes_the_call_once_even_when_clicked_twice(lab: Lab) -> Non
 
 
 def test_a_paused_run_is_stopped_by_the_same_button(lab: Lab) -> None:
-    notebook = opened(lab, "stop-paused", ASKS, "print(run.status, deleter.state.check(), (await aw.chat(deleter, 'Thanks')).text)")
+    notebook = opened(
+        lab, "stop-paused", ASKS, "print(run.status, deleter.state.check(), (await aw.chat(deleter, 'Thanks')).text)"
+    )
     notebook.run_cell(1)
     expect(card(notebook, 1).locator(".aw-chip")).to_have_text("waiting for you")
     button(card(notebook, 1), "Stop").click()
@@ -140,7 +147,9 @@ def test_a_paused_run_is_stopped_by_the_same_button(lab: Lab) -> None:
 
 
 def test_a_reload_in_mid_run_shows_the_same_text_and_a_stop_that_works(lab: Lab) -> None:
-    notebook = opened(lab, "reload", "agent = aw.Agent(slow())\nrun = aw.chat(agent, 'Tell me a story')", "print(run.status, run.text)")
+    notebook = opened(
+        lab, "reload", "agent = aw.Agent(slow())\nrun = aw.chat(agent, 'Tell me a story')", "print(run.status, run.text)"
+    )
     notebook.run_cell(1)
     expect(card(notebook, 1)).to_contain_text("word20")
     notebook.save()
@@ -158,7 +167,7 @@ def test_a_reload_in_mid_run_shows_the_same_text_and_a_stop_that_works(lab: Lab)
 
 
 def test_a_second_view_shows_the_same_and_both_are_alive(lab: Lab) -> None:
-    show_again = "from IPython.display import display\nimport ipywidgets\ndisplay([w for w in ipywidgets.Widget.widgets.values() if hasattr(w, 'css_id')][-1])"
+    show_again = "from ipywidgets import Widget\ndisplay([w for w in Widget.widgets.values() if hasattr(w, 'css_id')][-1])"
     notebook = opened(lab, "two-views", "agent = aw.Agent(slow())\nrun = aw.chat(agent, 'Tell me a story')", show_again)
     notebook.run_cell(1)
     expect(card(notebook, 1)).to_contain_text("word10")
@@ -174,7 +183,9 @@ def test_a_second_view_shows_the_same_and_both_are_alive(lab: Lab) -> None:
 
 
 def test_the_kernels_stop_button_ends_the_run_and_run_all(lab: Lab) -> None:
-    notebook = opened(lab, "interrupt", "agent = aw.Agent(slow())\nrun = aw.chat(agent, 'Tell me a story')\nawait run", "print('must not run')")
+    notebook = opened(
+        lab, "interrupt", "agent = aw.Agent(slow())\nrun = aw.chat(agent, 'Tell me a story')\nawait run", "print('must not run')"
+    )
     notebook.run_all()
     expect(card(notebook, 1)).to_contain_text("word5", timeout=15_000)
     notebook.interrupt()
@@ -186,7 +197,12 @@ def test_the_kernels_stop_button_ends_the_run_and_run_all(lab: Lab) -> None:
 
 
 def test_a_saved_notebook_without_its_kernel_shows_the_transcript_once(themed: Lab) -> None:
-    notebook = opened(themed, "reopen", "agent = aw.Agent(ScriptedModel([[say('A **bold** answer.')]]))\nawait aw.chat(agent, 'What is it?')", ASKS)
+    notebook = opened(
+        themed,
+        "reopen",
+        "agent = aw.Agent(ScriptedModel([[say('A **bold** answer.')]]))\nawait aw.chat(agent, 'What is it?')",
+        ASKS,
+    )
     notebook.run_cell(1)
     notebook.wait_done(1)
     notebook.run_cell(2)
@@ -207,8 +223,25 @@ def test_a_saved_notebook_without_its_kernel_shows_the_transcript_once(themed: L
     again.close()
 
 
+def test_with_saved_widget_state_the_card_itself_comes_back_without_its_kernel(browser: Browser) -> None:
+    with Lab(browser, settings={"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}) as lab:
+        cell = "agent = aw.Agent(ScriptedModel([[say('A **bold** answer.')]]))\nawait aw.chat(agent, 'What is it?')"
+        notebook = opened(lab, "state", cell)
+        notebook.run_cell(1)
+        ended(notebook, 1, "done")
+        notebook.save()
+        notebook.command("notebook:shutdown-kernel")
+        notebook.wait_kernel("none")
+        notebook.close()
+        again = lab.open("state.ipynb")
+        expect(card(again, 1).locator("strong")).to_have_text("bold")
+        ended(again, 1, "done")
+        expect(again.output(1).locator(".aw-static")).to_be_hidden()
+
+
 def test_the_javascript_goes_to_a_page_once(lab: Lab) -> None:
-    cards = "agent = aw.Agent(ScriptedModel([[say(f'answer {n}')] for n in range(12)]))\nfor n in range(12): await aw.chat(agent, f'question {n}')"
+    agent = "agent = aw.Agent(ScriptedModel([[say(f'answer {n}')] for n in range(12)]))"
+    cards = f"{agent}\nfor n in range(12): await aw.chat(agent, f'question {{n}}')"
     lab.write("many.ipynb", [SETUP, cards])
     notebook = lab.open("many.ipynb")
     received: list[int] = []
@@ -237,7 +270,8 @@ agent = aw.Agent(ScriptedModel([[think('<img src=x onerror=hacked=1>'), say('''<
 [click](javascript:hacked=1) <a href="javascript:hacked=1">me</a> <iframe src="http://evil.invalid/"></iframe>
 
 <svg onload="hacked=1"><style>* { background: url(http://evil.invalid/c) }</style></svg> <form action="http://evil.invalid/"><input></form>
-'''), call("show", {"html": "<img src=http://evil.invalid/d onerror=hacked=1><script>hacked=1</script><b>bold</b>"})], [say("done")]]), tools=[])
+'''), call("show", {"html": "<img src=http://evil.invalid/d onerror=hacked=1><script>hacked=1</script><b>bold</b>"})],
+                              [say("done")]]), tools=[])
 @aw.tool
 def show(html: str) -> str:
     "Display some HTML."
@@ -259,7 +293,16 @@ def test_nothing_that_a_model_or_a_tool_says_runs_or_is_fetched(lab: Lab) -> Non
     assert [url for url in asked if "evil" in url] == []
     assert notebook.page.evaluate("typeof globalThis.hacked") == "undefined"
     shown = card(notebook, 1)
-    for selector in ("script", "iframe", "form", "svg[onload]", "[onerror]", "[onclick]", "a[href^=javascript]", "img[src^=http]"):
+    for selector in (
+        "script",
+        "iframe",
+        "form",
+        "svg[onload]",
+        "[onerror]",
+        "[onclick]",
+        "a[href^=javascript]",
+        "img[src^=http]",
+    ):
         assert shown.locator(selector).count() == 0, selector
     assert shown.locator("style").count() == 1  # the card's own rule that hides its static twin
     notebook.screenshot("hostile", shown)
@@ -285,7 +328,9 @@ def test_the_keyboard_reaches_everything_and_escape_stops(lab: Lab) -> None:
 
 
 def test_continue_goes_on_in_the_same_card_without_a_new_message(lab: Lab) -> None:
-    notebook = opened(lab, "continue", "agent = aw.Agent(slow('And they lived happily.'))\nrun = aw.chat(agent, 'Tell me a story')")
+    notebook = opened(
+        lab, "continue", "agent = aw.Agent(slow('And they lived happily.'))\nrun = aw.chat(agent, 'Tell me a story')"
+    )
     notebook.run_cell(1)
     shown = card(notebook, 1)
     expect(shown).to_contain_text("word5")

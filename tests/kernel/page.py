@@ -73,7 +73,7 @@ class Page:
         def tells(message: Message) -> bool:
             if message.type != "comm_msg" or message.content["comm_id"] != comm_id:
                 return False
-            content = message.content["data"].get("content") or {}
+            content: dict[str, Any] = message.content["data"].get("content") or {}
             return content.get("status", {}).get("state") == state
 
         return self._front.wait_for(tells, timeout)

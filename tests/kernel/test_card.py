@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
+from agent_widgets.wire import fingerprint
 from tests.kernel.fakefront import Front
 from tests.kernel.page import SETUP, Page
 
@@ -57,7 +59,13 @@ def test_a_stale_decision_executes_nothing_and_says_so(front: Front, page: Page)
 def test_a_hostile_page_gets_a_sentence_and_hurts_nothing(front: Front, page: Page) -> None:
     front.run("agent = aw.Agent(slow())\nrun = aw.chat(agent, 'tell me')")
     page.wait_for_text()
-    for content in ({"kind": "explode"}, {"kind": "stop"}, {"kind": "stop", "id": 7}, {"kind": "stop", "id": "x", "run_id": ["y"]}, {}):
+    for content in (
+        {"kind": "explode"},
+        {"kind": "stop"},
+        {"kind": "stop", "id": 7},
+        {"kind": "stop", "id": "x", "run_id": ["y"]},
+        {},
+    ):
         front.custom(page.card.comm_id, content)
     page.wait_for_messages("notice", 5)
     assert all("nothing was done" in notice for notice in page.notices())
@@ -143,13 +151,22 @@ def test_what_tools_print_lands_in_their_own_card_while_another_cell_prints(fron
     assert outputs["call_2", "stdout"]["text"] == "".join(f"loop {number}\n" for number in range(10))
     assert outputs["call_1", "stderr"]["text"] == "to stderr\n"
     assert outputs["call_1", "display"]["data"]["text/html"] == "<b>shown</b>"
-    assert "thread" not in front.run("print(agent.model.requests[-1].messages)").replace("'name': 'thread'", "").replace('"thread"', "")
+    assert "thread" not in front.run("print(agent.model.requests[-1].messages)").replace("'name': 'thread'", "").replace(
+        '"thread"', ""
+    )
 
 
 def test_the_magic_cell_waits_in_order_and_keeps_its_text_as_it_is(front: Front, page: Page) -> None:
     front.run("%load_ext agent_widgets\nhelper = aw.Agent(ScriptedModel([[say('one')], [say('two')]]))")
     body = "what is {x}?\n  'quotes' \"and\" %percent !bang \\n"
-    cells = [front.execute(code) for code in (f"%%agent helper\n{body}", "order.append(helper.model.requests[0].messages[-1]['content'])", "%%agent helper\nnext")]
+    cells = [
+        front.execute(code)
+        for code in (
+            f"%%agent helper\n{body}",
+            "order.append(helper.model.requests[0].messages[-1]['content'])",
+            "%%agent helper\nnext",
+        )
+    ]
     assert [front.wait(cell)["status"] for cell in cells] == ["ok", "ok", "ok"]
     assert front.run("print(order[0])") == body + "\n"
     assert front.run("print(len(helper.model.requests))") == "2\n"
@@ -176,12 +193,17 @@ def test_bad_magic_arguments_are_explained(front: Front, page: Page) -> None:
 
 
 def test_unload_takes_everything_out_and_load_puts_it_back(front: Front, page: Page) -> None:
-    front.run("import sys; before = sys.stdout; from IPython import get_ipython; ip = get_ipython(); publish = ip.display_pub.publish")
+    front.run(
+        "import sys; before = sys.stdout; from IPython import get_ipython; ip = get_ipython(); publish = ip.display_pub.publish"
+    )
     front.run("stream = ip.kernel.shell_stream; callback = stream._recv_callback")
     front.run("%load_ext agent_widgets")
     assert front.run("print(stream._recv_callback == callback)") == "False\n"
     front.run("%unload_ext agent_widgets")
-    assert front.run("print(stream._recv_callback == callback, sys.stdout is before, ip.display_pub.publish == publish)") == "True True True\n"
+    assert (
+        front.run("print(stream._recv_callback == callback, sys.stdout is before, ip.display_pub.publish == publish)")
+        == "True True True\n"
+    )
     front.run("%load_ext agent_widgets\nagent = aw.Agent(slow())\nrun = aw.chat(agent, 'tell me')")
     page.wait_for_text()
     page.stop()
@@ -216,3 +238,35 @@ def put_on_top():
 thread = getattr(kernel, 'shell_channel_thread', None)
 thread.io_loop.add_callback(put_on_top) if thread else put_on_top()
 """
+
+
+def test_a_chat_without_a_prompt_shows_the_waiting_run_again_and_either_card_decides(front: Front, page: Page) -> None:
+    front.run(ASKS)
+    front.run("run = aw.chat(agent, 'clean up')")
+    page.wait_for_state("paused")
+    again = Page(front)
+    assert front.run("print(aw.chat(agent) is run)").endswith("True\n")
+    call = again.transcript["message"]["content"][0]
+    again.send("decide", call_id=call["id"], fingerprint=fingerprint(call["name"], call["input"]), decision="deny", reason="no")
+    page.wait_for_state("completed")
+    again.wait_for_state("completed")
+
+
+def test_a_session_saved_while_it_waits_waits_again_in_a_new_kernel(
+    front: Front, page: Page, kernel_python: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "session.json"
+    front.run(ASKS)
+    front.run("run = aw.chat(agent, 'clean up')")
+    page.wait_for_state("paused")
+    front.run(f"[session] = aw.sessions(); session.save({str(file)!r})")
+    with Front(kernel_python) as other:
+        other.run(SETUP)
+        other.run("agent = aw.Agent(ScriptedModel([[say('as you say')]]), tools=[delete_rows])")
+        other.run(f"aw.Session.load({str(file)!r}, agent)")
+        again = Page(other)
+        other.run("run = aw.chat(agent)")
+        call = again.transcript["message"]["content"][0]
+        again.send("decide", call_id=call["id"], fingerprint=fingerprint(call["name"], call["input"]), decision="approve")
+        again.wait_for_state("completed")
+        assert other.run("print(agent.model.requests[-1].messages[-1]['content'], run.text)") == "3 as you say\n"

@@ -16,7 +16,7 @@ CELLS = {
     "background": "run = aw.chat(agent, 'tell me'); order.append('run')",
 }
 SOON = 0.4
-"""Seconds from a click to the answer of the kernel, on a machine that is busy with other tests. The bench has the real figures."""
+"""Seconds from a click to the kernel's answer, on a machine that is busy with other tests. The bench has the real figures."""
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def test_a_stop_click_stops_the_run_at_once_and_the_next_cell_goes_on(front: Fro
     assert front.run("print(order, run.status, agent.state.check())") == "['run', 1, 2] interrupted ()\n"
     assert page.states()[-1] == "interrupted"
     assert front.run("print((await aw.chat(agent, 'go on')).text)").endswith("went on\n")
-    assert front.run("print([m['content'] for m in agent.model.requests[-1].messages if m['role'] == 'user'])").endswith("['tell me', 'go on']\n")
+    assert front.run("print([m['content'] for m in agent.model.requests[-1].messages if m['role'] == 'user'])").endswith(
+        "['tell me', 'go on']\n"
+    )
 
 
 @pytest.mark.parametrize("kind", ["awaiting", "sync", "background"])
@@ -80,10 +82,10 @@ def test_a_stop_click_is_heard_during_an_unrelated_blocking_cell(front: Front, p
 def test_a_click_that_arrives_twice_is_handled_once(front: Front, page: Page) -> None:
     front.run(CELLS["background"])
     page.wait_for_text()
-    for _ in range(3):
-        last = page.send("stop", command_id="one-press")
+    presses = [page.send("stop", command_id="one-press") for _ in range(3)]
     page.wait_for_state("interrupted")
-    front.wait_idle(last)
+    for press in presses:
+        front.wait_idle(press)
     assert page.states().count("interrupted") == 1
     assert page.notices() == []
 
@@ -99,7 +101,9 @@ def test_the_kernels_interrupt_stops_the_run_and_run_all(front: Front, page: Pag
     assert time.monotonic() - pressed < SOON
     assert (reply["status"], reply["ename"]) == ("error", "AgentStopped")
     assert front.wait(after)["status"] in ("aborted", "error")
-    assert front.run("print(order, run.status, run.reply.metadata['source'], agent.state.check())") == "[] interrupted kernel ()\n"
+    assert (
+        front.run("print(order, run.status, run.reply.metadata['source'], agent.state.check())") == "[] interrupted kernel ()\n"
+    )
     assert front.run("print((await aw.chat(agent, 'go on')).text)").endswith("went on\n")
 
 

@@ -13,8 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "examples_notebooks").glob("*.ipynb"))
 
 
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - untyped
+
+
 def executed(path: Path) -> Any:
-    notebook: Any = nbformat.read(path, as_version=4)
+    notebook = read(path)
     client = nbclient.NotebookClient(notebook, timeout=90, kernel_name="python3")
     client.execute()
     return notebook
@@ -35,7 +39,7 @@ def printed(notebook: Any, index: int) -> str:
 
 def test_every_example_is_saved_without_outputs() -> None:
     for path in NOTEBOOKS:
-        notebook: Any = nbformat.read(path, as_version=4)
+        notebook = read(path)
         assert all(not cell.get("outputs") for cell in notebook.cells), path
 
 
