@@ -305,13 +305,13 @@ def test_another_thread_reads_whole_transcripts_while_one_is_built() -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    for _ in range(2000):
+    for _ in range(500):
         builder.apply(text("x"))
         builder.apply(text("y"))
     done.set()
     reader.join()
     assert torn == []
-    assert builder.freeze().message.text == "xy" * 2000
+    assert builder.freeze().message.text == "xy" * 500
 
 
 # -- the log --------------------------------------------------------------------------------------------------------

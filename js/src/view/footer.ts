@@ -41,7 +41,7 @@ function facts(run: RunView): string[] {
   }
   const seconds = run.status.elapsed ?? between(message.created_at, message.finished_at);
   const called = steps > 0 ? [plural(steps, "step"), tokens(message.usage)] : [];
-  const took = seconds === undefined ? [] : [duration(seconds), speed(message.usage, seconds)];
+  const took = seconds === undefined ? [] : [duration(seconds), steps === 1 ? speed(message.usage, seconds) : ""];
   return [ended, ...called, ...took].filter((part) => part !== "");
 }
 
@@ -78,6 +78,7 @@ function tokens(usage: Usage | undefined): string {
   return `${more}${count(usage.input_tokens)} in · ${count(usage.output_tokens)} out`;
 }
 
+/** Of a single model call: more steps hold the time of tools and of people too. */
 function speed(usage: Usage | undefined, seconds: number): string {
   const rate = usage && seconds >= 0.5 ? usage.output_tokens / seconds : 0;
   return rate >= 1 ? `${Math.round(rate)} tokens/s` : "";
