@@ -16,7 +16,7 @@ from agent_widgets import events as ev
 from agent_widgets.backends import Emit, Inputs, Model, messages_of
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError, NotWaitingError
 from agent_widgets.loops import LoopThread
-from agent_widgets.messages import AssistantMsg, JsonObject, Msg, TextBlock
+from agent_widgets.messages import AssistantMsg, JsonObject, Msg, TextBlock, ToolCallBlock, ToolCallState
 from agent_widgets.models import resolve
 from agent_widgets.reasoning import Memory, ReplyLoop
 from agent_widgets.runs import CLEAN_UP_SECONDS, Listener, Run, StopLevel, check_level, current_run
@@ -156,12 +156,12 @@ class Agent:
             while True:
                 try:
                     event = await queue.get()
-                except asyncio.CancelledError as error:
+                except asyncio.CancelledError as error:  # noqa: ASYNC103 - raised below, after the closing events were given
                     if cancelled is not None:
                         raise
-                    cancelled = error  # not swallowed: raised below, after the closing events were given
+                    cancelled = error
                     run.stop(reason="the reader was cancelled")
-                    continue
+                    continue  # noqa: ASYNC104
                 if event is None:
                     break
                 yield event
@@ -262,38 +262,53 @@ class Agent:
             NotWaitingError: a decision that nothing waits for, or a message while a reply waits.
             InputError: not an input.
         """
-        waiting = {call.id: call for call in self.state.waiting()}
+        state = self.state
         match inputs:
             case ev.UserInterruptEvent():
-                return
+                pass
             case ev.UserConfirmResultEvent():
-                ids = [result.tool_call.id for result in inputs.confirm_results]
+                calls = [result.tool_call for result in inputs.confirm_results]
+                asked = self._asked(state, inputs.reply_id, [call.id for call in calls], "asking")
+                for result, call in zip(inputs.confirm_results, calls, strict=True):
+                    if call.name != asked[call.id].name:
+                        raise InputError(
+                            f"The call {call.id!r} asks for {asked[call.id].name!r}, not for {call.name!r}. {_NOTHING}"
+                        )
+                    if result.confirmed and valid_arguments(call.input) != call.input:
+                        raise InputError(f"The arguments {call.input!r:.80} are not a JSON object. {_NOTHING}")
             case ev.ExternalExecutionResultEvent():
-                ids = [result.id for result in inputs.execution_results]
+                self._asked(state, inputs.reply_id, [result.id for result in inputs.execution_results], "submitted")
             case _:
-                if waiting:
-                    names = ", ".join(call.name for call in waiting.values())
+                if waiting := state.waiting():
+                    names = ", ".join(call.name for call in waiting)
                     raise NotWaitingError(
-                        f"{self.name} waits for a decision about {names}. Approve or deny first (UserConfirmResultEvent), or end the reply with interrupt()."
+                        f"{self.name} waits for a decision about {names}. "
+                        "Approve or deny first (UserConfirmResultEvent), or end the reply with interrupt()."
                     )
                 if inputs is not None:
                     messages_of(inputs)
-                return
-        if inputs.reply_id != self.state.reply_id:
-            raise NotWaitingError(f"This decision is for reply {inputs.reply_id!r}; {self.name} waits in {self.state.reply_id or 'no reply'!r}. Nothing was executed.")
-        needed = "asking" if isinstance(inputs, ev.UserConfirmResultEvent) else "submitted"
-        for call_id in ids:
-            if call_id not in waiting or waiting[call_id].state != needed:
+
+    def _asked(self, state: AgentState, reply_id: str, call_ids: list[str], needed: ToolCallState) -> dict[str, ToolCallBlock]:
+        """The calls that an answer is about, by id.
+
+        Raises:
+            NotWaitingError: the answer is for another reply, or for a call that does not wait for one.
+            InputError: two answers for one call.
+        """
+        if reply_id != state.reply_id:
+            here = repr(state.reply_id) if state.reply_id else "no reply"
+            raise NotWaitingError(f"This decision is for reply {reply_id!r}; {self.name} waits in {here}. {_NOTHING}")
+        waiting = {call.id: call for call in state.waiting() if call.state == needed}
+        for call_id in call_ids:
+            if call_id not in waiting:
                 what = "a decision" if needed == "asking" else "an outside result"
-                raise NotWaitingError(f"The call {call_id!r} does not wait for {what}. Nothing was executed.")
-            if ids.count(call_id) > 1:
-                raise InputError(f"There are {ids.count(call_id)} answers for the call {call_id!r}; give one. Nothing was executed.")
-        for decided in inputs.confirm_results if isinstance(inputs, ev.UserConfirmResultEvent) else ():
-            asked = waiting[decided.tool_call.id]
-            if decided.tool_call.name != asked.name:
-                raise InputError(f"The call {asked.id!r} asks for {asked.name!r}, not for {decided.tool_call.name!r}. Nothing was executed.")
-            if decided.confirmed and valid_arguments(decided.tool_call.input) != decided.tool_call.input:
-                raise InputError(f"The arguments {decided.tool_call.input!r:.80} are not a JSON object. Nothing was executed.")
+                raise NotWaitingError(f"The call {call_id!r} does not wait for {what}. {_NOTHING}")
+            if call_ids.count(call_id) > 1:
+                raise InputError(f"There are {call_ids.count(call_id)} answers for the call {call_id!r}; give one. {_NOTHING}")
+        return waiting
+
+
+_NOTHING = "Nothing was executed."
 
 
 class _Claim:

@@ -55,8 +55,8 @@ def chat(
 
     Args:
         agent: An ``Agent``, or a foreign agent that an adapter knows. Its session is found again by the next cell.
-        prompt: What to ask. Without one: show the run that is running or waits once more; go on with what was stopped; for a fresh or finished conversation, a card with a
-            box to type in (then there is no run yet, and the result is ``None``).
+        prompt: What to ask. Without one: show the run that is running or waits once more; go on with what was stopped; for
+            a fresh or finished conversation, a card with a box to type in (there is no run yet: the result is ``None``).
         session: A session, or the name for a new one.
         on_confirm: Who decides about calls that need confirmation: "ask" (a person; denied at once where nobody is there),
             "deny", "allow", or "raise" (the run fails).
@@ -132,7 +132,9 @@ def _can_go_on(session: Session) -> bool:
     state = session.state
     if state is None or not state.context:
         return False
-    return bool(state.waiting()) or state.context[-1].role == "user" or state.context[-1].finished_reason in ("interrupted", "error")
+    return (
+        bool(state.waiting()) or state.context[-1].role == "user" or state.context[-1].finished_reason in ("interrupted", "error")
+    )
 
 
 def _show(session: Session, notebook: NotebookKernel, start: Callable[..., Run], prompt: Inputs) -> Run:

@@ -12,7 +12,17 @@ from collections.abc import Iterable, Sequence
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from agent_widgets.messages import Base64Source, DataBlock, HintBlock, Msg, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock, Usage
+from agent_widgets.messages import (
+    Base64Source,
+    DataBlock,
+    HintBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Usage,
+)
 from agent_widgets.transcript import ToolOutput, Transcript
 from agent_widgets.wire import RunView
 
@@ -39,7 +49,13 @@ _OUTCOMES = {
     "exceed_max_iters": "stopped: too many steps",
     "error": "failed",
 }
-_SOURCES = {"user": "by you", "code": "from code", "kernel": "with the kernel's stop button", "deadline": "at its deadline", "budget": "at the end of its budget"}
+_SOURCES = {
+    "user": "by you",
+    "code": "from code",
+    "kernel": "with the kernel's stop button",
+    "deadline": "at its deadline",
+    "budget": "at the end of its budget",
+}
 
 
 def to_text(view: RunView) -> str:
@@ -66,7 +82,8 @@ def to_html(views: Sequence[RunView], css_id: str) -> str:
     # In trusted notebooks this hides the line "Error displaying widget: model not found" of the card's own output.
     style = (
         f"<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .aw-run-{css_id}):not(:has(.aw-card)) {{ display: none; }}"
-        f".aw-static {{ max-width: 60rem; line-height: 1.5; }} .aw-static pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}</style>"
+        ".aw-static { max-width: 60rem; line-height: 1.5; } "
+        ".aw-static pre { white-space: pre-wrap; overflow-wrap: anywhere; }</style>"
     )
     return f'<div class="aw-static aw-run-{css_id}">{style}{"".join(_run_html(view) for view in views)}</div>'
 
@@ -88,7 +105,7 @@ def summary(view: RunView) -> str:
     message, state = view.transcript.message, str(view.status.get("state", ""))
     parts = [f"{message.name} · {_OUTCOMES.get(state, state)}{_why(message) if state == 'interrupted' else ''}"]
     if message.error is not None:
-        parts.append(f"{message.error.type}: {message.error.message}")
+        parts.append(message.error.message)
     if view.transcript.model:
         parts.append(view.transcript.model)
     parts += _usage(message.usage)
@@ -110,7 +127,8 @@ def _usage(usage: Usage | None) -> list[str]:
         return []
     if usage.unknown_calls and not usage.output_tokens:
         return ["tokens unknown"]
-    return [f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{' (and more, not reported)' if usage.unknown_calls else ''}"]
+    more = " (and more, not reported)" if usage.unknown_calls else ""
+    return [f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{more}"]
 
 
 def _block_lines(block: object, transcript: Transcript) -> list[str]:
@@ -155,8 +173,9 @@ def _block_html(block: object, transcript: Transcript) -> str:
         case ThinkingBlock():
             text = html.escape(block.thinking.strip())
             return f"<details><summary>Thought</summary><pre>{text}</pre></details>" if text else ""
-        case DataBlock(source=Base64Source() as source) if source.media_type in ("image/png", "image/jpeg", "image/gif", "image/webp"):
-            return f'<img alt="{html.escape(block.name or "image")}" src="data:{source.media_type};base64,{html.escape(source.data)}">'
+        case DataBlock(source=Base64Source(media_type="image/png" | "image/jpeg" | "image/gif" | "image/webp") as source):
+            name, data = html.escape(block.name or "image"), html.escape(source.data)
+            return f'<img alt="{name}" src="data:{source.media_type};base64,{data}">'
         case ToolResultBlock(output=tuple() as output):
             return "".join(_block_html(part, transcript) for part in output)
         case _:

@@ -30,9 +30,14 @@ class LoopThread:
     def get(cls) -> LoopThread:
         """The one of this process."""
         with cls._making:
-            if cls._one is None or not cls._one._thread.is_alive():
+            if cls._one is None or not cls._one.is_alive:
                 cls._one = cls()
             return cls._one
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
 
     def run_sync(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run ``coroutine`` on the loop and wait for it here. An interrupt of this thread cancels it, and goes on.
@@ -42,7 +47,9 @@ class LoopThread:
         """
         if self.is_here:
             coroutine.close()
-            raise InputError("This is the thread that carries runs, and it cannot wait for itself. Use await here: await agent.reply(…)")
+            raise InputError(
+                "This is the thread that carries runs, and it cannot wait for itself. Use await here: await agent.reply(…)"
+            )
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result()
@@ -57,7 +64,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel what runs, end the thread."""
-        if self._thread.is_alive():
+        if self.is_alive:
             asyncio.run_coroutine_threadsafe(_cancel_others(), self.loop).result(5)
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(5)

@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from agent_widgets.errors import InputError
+from agent_widgets.errors import AgentWidgetsError, InputError, MissingPackageError, ModelError, ModelSetupError
 
 JsonObject = dict[str, JsonValue]
 Role = Literal["user", "assistant", "system"]
@@ -52,10 +52,39 @@ class PermissionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorInfo:
-    """Why a reply ended with ``error``: the exception's class name and its message."""
+    """Why a reply ended with ``error``: what kind of fault it was, and a sentence for the person.
 
-    type: str
+    ``type`` is one of AgentScope's categories: authentication, permission, rate_limit, invalid_request, upstream,
+    connection, setup, internal, unknown.
+    """
+
+    type: str = "unknown"
     message: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> ErrorInfo:
+        """How an exception is told: our own errors by their message, others with their class name before it."""
+        message = str(error) if isinstance(error, AgentWidgetsError) else f"{type(error).__name__}: {error}"
+        return cls(type=_error_type(error), message=message)
+
+
+_BY_STATUS = {400: "invalid_request", 401: "authentication", 403: "permission", 422: "invalid_request", 429: "rate_limit"}
+_SERVER_FAULTS = 500
+
+
+def _error_type(error: BaseException) -> str:
+    status = getattr(error.__cause__, "status_code", None)
+    if isinstance(status, int):
+        return _BY_STATUS.get(status, "upstream" if status >= _SERVER_FAULTS else "unknown")
+    match error:
+        case ModelSetupError() | MissingPackageError():
+            return "setup"
+        case ModelError():
+            return "connection"
+        case AgentWidgetsError():
+            return "unknown"
+        case _:
+            return "internal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

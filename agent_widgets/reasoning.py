@@ -162,7 +162,7 @@ class ReplyLoop:
             self._close("interrupted")
             raise
         except Exception as error:
-            self._close("error", ErrorInfo(type=type(error).__name__, message=str(error)))
+            self._close("error", ErrorInfo.of(error))
             raise
         finally:
             self._over = True  # a tool that was left behind says nothing more
@@ -318,7 +318,9 @@ class ReplyLoop:
         self._say(ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call.id, state=state, metadata=metadata))
 
     def _say_interrupted(self, call: ToolCallBlock, *, still_running: bool) -> None:
-        text = INTERRUPTED_TEXT + ("\nIt could not be ended and is still running: its effects may still happen." if still_running else "")
+        text = INTERRUPTED_TEXT + (
+            "\nIt could not be ended and is still running: its effects may still happen." if still_running else ""
+        )
         self._say(ev.ToolResultTextDeltaEvent(reply_id=self._reply_id, tool_call_id=call.id, delta=text))
         metadata: JsonObject = {"still_running": True} if still_running else {}
         self._say(ev.ToolResultEndEvent(reply_id=self._reply_id, tool_call_id=call.id, state="interrupted", metadata=metadata))
@@ -328,7 +330,9 @@ class ReplyLoop:
         if not self._memory.state.reply_id:
             return
         session_id = self._memory.session_id
-        for event in closing(self._memory.transcript, session_id=session_id, finished_reason=reason, error=error, metadata=metadata):
+        for event in closing(
+            self._memory.transcript, session_id=session_id, finished_reason=reason, error=error, metadata=metadata
+        ):
             self._say(event)
 
 

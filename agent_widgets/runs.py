@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import textwrap
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, replace
@@ -244,8 +245,7 @@ class Run:
     def __repr__(self) -> str:
         usage = self.reply.usage
         tokens = f", {usage.input_tokens} + {usage.output_tokens} tokens" if usage else ""
-        text = self.text.replace("\n", " ")
-        return f"<Run {self._status} in {self.elapsed:.1f} s{tokens}: {text[:60]}{'…' if len(text) > 60 else ''}>"
+        return f"<Run {self._status} in {self.elapsed:.1f} s{tokens}: {textwrap.shorten(self.text, 60, placeholder='…')}>"
 
     # -- control, from any thread -------------------------------------------------------------------------------
 
@@ -258,7 +258,9 @@ class Run:
         self.ahead = ahead
         self._call(self._tell_place)
 
-    def stop(self, after: StopLevel = "now", reason: str = "", *, source: StopSource = "code", raises: Exception | None = None) -> None:
+    def stop(
+        self, after: StopLevel = "now", reason: str = "", *, source: StopSource = "code", raises: Exception | None = None
+    ) -> None:
         """End the run: at once, or after the running step. A paused run is ended, an ended one left alone.
 
         Args:
@@ -286,7 +288,9 @@ class Run:
         """
         text = arguments if isinstance(arguments, str) or arguments is None else pydantic_core.to_json(arguments).decode()
         if text is not None and valid_arguments(text) != text:
-            raise InputError(f"approve(arguments={text!r:.80}): it must be a JSON object, such as {{'name': value}}. Nothing was executed.")
+            raise InputError(
+                f"approve(arguments={text!r:.80}): it must be a JSON object, such as {{'name': value}}. Nothing was executed."
+            )
         self._call(self.decide, call_id, Decision(confirmed=True, arguments=text, always=always))
 
     def deny(self, call_id: str | None = None, reason: str = "", *, stop: bool = False) -> None:
@@ -306,7 +310,9 @@ class Run:
             AgentWidgetsError: this run has not ended, or belongs to no session.
         """
         if not self.is_over or self.resume_with is None:
-            raise AgentWidgetsError(f"resume(): this run is {self._status}; only a run of a session that has ended can be resumed.")
+            raise AgentWidgetsError(
+                f"resume(): this run is {self._status}; only a run of a session that has ended can be resumed."
+            )
         return self.resume_with()
 
     def wait(self, timeout: float | None = None) -> Run:
@@ -464,7 +470,7 @@ class Run:
             self._end("interrupted")
         elif error is not None:
             self._error = error
-            self._end("error", ErrorInfo(type=type(error).__name__, message=str(error)))
+            self._end("error", ErrorInfo.of(error))
         else:
             self._end("completed")
 
@@ -522,7 +528,9 @@ def check_level(after: str) -> None:
         raise InputError(f"after is {after!r}; it must be 'now' or 'step'.")
 
 
-async def together(work: Mapping[str, Coroutine[object, object, None]], *, patience: float, left_behind: Callable[[str], None]) -> None:
+async def together(
+    work: Mapping[str, Coroutine[object, object, None]], *, patience: float, left_behind: Callable[[str], None]
+) -> None:
     """Run coroutines side by side until all have ended. When cancelled, cancel them all and wait ``patience`` seconds.
 
     Not a ``TaskGroup``: that waits for ever for one that swallows its cancel. Who does not end in time is named to

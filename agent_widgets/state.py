@@ -129,16 +129,17 @@ def _repaired(message: Msg, *, was_open: bool, keep_waiting: bool) -> Msg:
         elif isinstance(block, ToolResultBlock):
             if block.id not in seen_calls or block.id in answered:
                 continue
-            if block.state == "running" and block.id not in waiting:
-                block = replace(block, output=_with_reminder(block), state="interrupted", finished_at=now)
-            if block.state != "running":
+            cut = block.state == "running" and block.id not in waiting
+            if cut or block.state != "running":
                 answered.add(block.id)
-            content.append(block)
+            content.append(replace(block, output=_with_reminder(block), state="interrupted", finished_at=now) if cut else block)
         else:
             content.append(replace(block, finished_at=now) if was_open and not block.finished_at else block)
-    for call in [b for b in content if isinstance(b, ToolCallBlock)]:
-        if call.id not in answered and call.id not in waiting:
-            content.append(ToolResultBlock(id=call.id, name=call.name, output=INTERRUPTED_TEXT, state="interrupted", finished_at=now))
+    open_calls = [b for b in content if isinstance(b, ToolCallBlock) and b.id not in answered and b.id not in waiting]
+    content += (
+        ToolResultBlock(id=call.id, name=call.name, output=INTERRUPTED_TEXT, state="interrupted", finished_at=now)
+        for call in open_calls
+    )
     if not was_open or message.finished_reason or keep_waiting:
         return replace(message, content=tuple(content))
     return replace(

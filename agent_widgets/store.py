@@ -43,7 +43,9 @@ def read_session(path: Path) -> tuple[str, JsonObject]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise SavedStateError(f"{path} is damaged: it is not JSON ({error}). It was left as it is; load another copy, or start a new session.") from error
+        raise SavedStateError(
+            f"{path} is damaged: it is not JSON ({error}). It was left as it is; load another copy, or start a new session."
+        ) from error
     if not isinstance(value, dict) or cast("JsonObject", value).get("format") != FORMAT:
         raise SavedStateError(f"{path} is not a session of agent-widgets. It was left as it is.")
     saved = cast("JsonObject", value)

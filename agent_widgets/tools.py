@@ -13,7 +13,7 @@ import threading
 import traceback
 import typing
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast, overload
@@ -33,7 +33,8 @@ THREAD_GRACE_SECONDS = 0.2
 """How long a stopped sync tool may take to notice, before its result says that it still runs."""
 
 Sink = Callable[[str, JsonObject], None]
-"""Takes what a tool prints (``"stdout"``/``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``). Any thread."""
+"""Takes what a tool prints (``"stdout"`` or ``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``).
+Any thread may call it."""
 
 output_sink: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("agent_widgets_sink", default=None)
 """Where this tool's printing goes. A context variable: worker threads that copy their context inherit it."""
@@ -66,7 +67,8 @@ class Tool:
     arguments: type[pydantic.BaseModel]
     confirm: bool = False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - whatever the function gives
+        """Call the function itself, as if it were no tool."""
         return self.function(*args, **kwargs)
 
     @property
@@ -95,12 +97,13 @@ class Tool:
                 if inspect.isawaitable(result):  # a wrapper around an async function
                     result = await result
             return succeeded(result)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # noqa: ASYNC103 - a tool's own, when nobody has cancelled this task
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return failed(f"{self.name} was cancelled from inside.")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is a result that the model reads; exit() would end the loop
+            return failed(f"{self.name} was cancelled from inside.")  # noqa: ASYNC104
+        # Whatever a tool raises is a result that the model reads; exit() would end the loop.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             return failed(f"{type(error).__name__}: {error}", traceback="".join(traceback.format_exception(error)))
 
 
@@ -151,7 +154,8 @@ def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> T
     if len(description.split()) < 2:  # noqa: PLR2004 - one word tells a model nothing
         raise ToolDefinitionError(
             tool_name,
-            "its docstring says nothing, so a model cannot know when to use it. Write one sentence: what it does, and what it gives back.",
+            "its docstring says nothing, so a model cannot know when to use it. "
+            "Write one sentence: what it does, and what it gives back.",
         )
     return Tool(
         name=tool_name, description=description, function=function, arguments=_arguments_of(function, tool_name), confirm=confirm
@@ -159,36 +163,39 @@ def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> T
 
 
 def _arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic.BaseModel]:
+    """A pydantic model of the parameters: its schema goes to the model, and it validates what comes back."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
-        fields: dict[str, Any] = {}
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise ToolDefinitionError(
-                    tool_name, f"a model gives arguments by name, so {parameter} cannot be filled. Name each parameter."
-                )
-            if parameter.name not in hints:
-                raise ToolDefinitionError(
-                    tool_name,
-                    f"the parameter {parameter.name!r} has no annotation. Write for example  {parameter.name}: str  to tell a model what to send.",
-                )
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (hints[parameter.name], default)
+        parameters = inspect.signature(function).parameters.values()
+    except (NameError, TypeError, ValueError) as error:
+        raise ToolDefinitionError(tool_name, f"its signature cannot be read: {error}") from error
+    fields: dict[str, Any] = {}
+    for parameter in parameters:
+        _check_parameter(parameter, hints, tool_name)
+        fields[parameter.name] = (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)
+    try:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Field name .* shadows", UserWarning
-            )  # a parameter may be called json, schema or copy
-            made = pydantic.create_model(
-                tool_name, __config__=pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
-            )
+            # A parameter may be called json, schema or copy.
+            warnings.filterwarnings("ignore", "Field name .* shadows", UserWarning)
+            made = pydantic.create_model(tool_name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
         made.model_json_schema()
-    except ToolDefinitionError:
-        raise
     except (NameError, TypeError, ValueError, pydantic.errors.PydanticUserError) as error:
-        raise ToolDefinitionError(
-            tool_name, f"its annotations cannot be sent to a model as JSON: {error}".split("\n", maxsplit=1)[0]
-        ) from error
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise ToolDefinitionError(tool_name, f"its annotations cannot be sent to a model as JSON: {reason}") from error
     return made
+
+
+def _check_parameter(parameter: inspect.Parameter, hints: Mapping[str, object], tool_name: str) -> None:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise ToolDefinitionError(
+            tool_name, f"a model gives arguments by name, so {parameter} cannot be filled. Name each parameter."
+        )
+    if parameter.name not in hints:
+        raise ToolDefinitionError(
+            tool_name,
+            f"the parameter {parameter.name!r} has no annotation. "
+            f"Write for example  {parameter.name}: str  to tell a model what to send.",
+        )
 
 
 async def _in_thread(call: Callable[[], object], stopping: threading.Event) -> object:
@@ -206,11 +213,11 @@ async def _in_thread(call: Callable[[], object], stopping: threading.Event) -> o
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
     except asyncio.CancelledError:
         stopping.set()
-        _, still_running = await asyncio.wait([asyncio.ensure_future(ended.wait())], timeout=THREAD_GRACE_SECONDS)
-        for waiter in still_running:
-            waiter.cancel()
-        if still_running:
-            raise asyncio.CancelledError(STILL_RUNNING) from None
+        try:
+            async with asyncio.timeout(THREAD_GRACE_SECONDS):
+                await ended.wait()
+        except TimeoutError:
+            raise asyncio.CancelledError(STILL_RUNNING) from None  # noqa: ASYNC104 - the same cancel, with what is known now
         raise
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from io import StringIO
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from agent_widgets import events as ev
 from agent_widgets.messages import (
@@ -122,7 +122,7 @@ class TranscriptBuilder:
             self._frozen = None
             self._apply(event)
 
-    def _apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912 - one closed set of events, one flat match
+    def _apply(self, event: ev.Event) -> None:
         match event:
             case ev.TextBlockDeltaEvent(block_id=block_id, delta=delta):
                 self._text("text", block_id, delta)
@@ -157,7 +157,10 @@ class TranscriptBuilder:
             case ev.ReplyStartEvent() | ev.ReplyEndEvent() | ev.ModelCallStartEvent() | ev.ModelCallEndEvent():
                 self._frame(event)
             case (
-                ev.RequireUserConfirmEvent() | ev.RequireExternalExecutionEvent() | ev.UserConfirmResultEvent() | ev.ExternalExecutionResultEvent()
+                ev.RequireUserConfirmEvent()
+                | ev.RequireExternalExecutionEvent()
+                | ev.UserConfirmResultEvent()
+                | ev.ExternalExecutionResultEvent()
             ):
                 self._pause(event)
             case ev.CustomEvent(name=ev.TOOL_OUTPUT, value=value):
@@ -182,12 +185,14 @@ class TranscriptBuilder:
         self._blocks.append(entry)
         self._index[_key(block)] = entry
 
-    def _change(self, kind: str, block_id: str, **changes: Any) -> None:
+    def _change(self, kind: str, block_id: str, **changes: object) -> None:
         entry = self._index.get((kind, block_id))
         if entry is not None:
-            entry.block = replace(entry.freeze(), **changes)
+            entry.block = replace(entry.freeze(), **cast("dict[str, Any]", changes))
 
-    def _data(self, event: ev.DataBlockStartEvent | ev.DataBlockDeltaEvent | ev.DataBlockEndEvent | ev.ToolResultDataDeltaEvent) -> None:
+    def _data(
+        self, event: ev.DataBlockStartEvent | ev.DataBlockDeltaEvent | ev.DataBlockEndEvent | ev.ToolResultDataDeltaEvent
+    ) -> None:
         match event:
             case ev.DataBlockStartEvent():
                 source = Base64Source("", event.media_type)
@@ -203,7 +208,9 @@ class TranscriptBuilder:
                 source = URLSource(event.url, event.media_type) if event.url else Base64Source(event.data or "", event.media_type)
                 if entry is not None:
                     entry.freeze()  # the text before this image stays before it
-                    entry.data.append(DataBlock(source, id=event.block_id, created_at=event.created_at, finished_at=event.created_at))
+                    entry.data.append(
+                        DataBlock(source, id=event.block_id, created_at=event.created_at, finished_at=event.created_at)
+                    )
                     entry.freeze()
 
     def _frame(self, event: ev.ReplyStartEvent | ev.ReplyEndEvent | ev.ModelCallStartEvent | ev.ModelCallEndEvent) -> None:
@@ -232,7 +239,10 @@ class TranscriptBuilder:
 
     def _pause(
         self,
-        event: ev.RequireUserConfirmEvent | ev.RequireExternalExecutionEvent | ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent,
+        event: ev.RequireUserConfirmEvent
+        | ev.RequireExternalExecutionEvent
+        | ev.UserConfirmResultEvent
+        | ev.ExternalExecutionResultEvent,
     ) -> None:
         match event:
             case ev.RequireUserConfirmEvent():

@@ -139,18 +139,16 @@ def _newest(blocks: list[JsonObject], limit: int) -> tuple[list[JsonObject], int
     kept: list[JsonObject] = []
     cut, room = 0, limit
     for block in reversed(blocks):
-        size = _text_size(block)
-        if size > room and block.get("state") not in ("asking", "submitted"):
-            short = max(room, 256)
-            block = {key: text[-short:] if key in _LONG and isinstance(text, str) else text for key, text in block.items()}
-            cut += size - _text_size(block)
-            size = _text_size(block)
-            if room <= 0 or size > room + 1_000:  # an image, or arguments, cannot be shortened
-                cut += size
-                room = 0
-                continue
-        kept.append(block)
-        room -= size
+        short, is_needed = max(room, 256), block.get("state") in ("asking", "submitted")
+        shorter: JsonObject = {k: v[-short:] if k in _LONG and isinstance(v, str) else v for k, v in block.items()}
+        size = _text_size(shorter)
+        cut += _text_size(block) - size
+        if is_needed or size <= room or (room > 0 and size <= room + 1_000):  # an image, or arguments, cannot be shortened
+            kept.append(shorter)
+            room -= size
+        else:
+            cut += size
+            room = 0
     kept.reverse()
     return kept, cut
 
@@ -167,13 +165,13 @@ def _text_size(value: JsonValue) -> int:
 
 
 def _without_empty(value: JsonObject) -> JsonObject:
-    def clean(item: Any) -> Any:
-        if isinstance(item, dict):
-            pairs = cast("dict[str, Any]", item).items()
-            return {key: clean(part) for key, part in pairs if part is not None and part not in ({}, [])}
-        return [clean(part) for part in cast("list[Any]", item)] if isinstance(item, list) else item
+    return {key: _cleaned(part) for key, part in value.items() if part is not None and part not in ({}, [])}
 
-    return clean(value)
+
+def _cleaned(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return _without_empty(value)
+    return [_cleaned(part) for part in value] if isinstance(value, list) else value
 
 
 def fingerprint(name: str, arguments: str) -> str:
@@ -182,7 +180,9 @@ def fingerprint(name: str, arguments: str) -> str:
     It tells a stale view from a current one; it is not a defence against an attacker. ``js/src/wire.ts`` has its twin.
     """
     value = 0xCBF29CE484222325
-    text = f"{name}\n{arguments}".encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # as JavaScript encodes lone surrogates
+    text = f"{name}\n{arguments}".encode("utf-16-le", "surrogatepass").decode(
+        "utf-16-le", "replace"
+    )  # as JavaScript encodes lone surrogates
     for byte in text.encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return f"{value:016x}"

@@ -7,7 +7,7 @@ import contextlib
 import gc
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -34,6 +34,13 @@ done: list[str] = []
 @pytest.fixture(autouse=True)
 def nothing_done() -> None:
     done.clear()
+
+
+@pytest.fixture(autouse=True)
+def nothing_failed_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What a callback of the loop raises is only logged: here it fails the test."""
+    yield
+    assert [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"] == []
 
 
 @tool
@@ -506,12 +513,13 @@ async def test_a_stop_after_the_step_lets_its_tools_finish_and_loses_nothing() -
 
 async def test_a_stop_after_the_last_step_is_a_completed_reply_and_leaves_nothing_behind() -> None:
     gate = asyncio.Event()
-    agent, _ = agent_of([say(["whole "]), wait(gate), say(["answer"])])
+    agent, _ = agent_of([say(["whole "]), wait(gate), say(["answer"])], call("add", {"a": 1, "b": 2}), "both steps")
     task = await heard(agent)
     agent.interrupt("step")
     gate.set()
     assert (await task).text == "whole answer"
     assert ended(run_of(agent)).finished_reason == "completed"
+    assert (await agent.reply("more")).text == "both steps"
     await assert_goes_on(agent)
 
 
@@ -820,7 +828,7 @@ async def test_a_model_that_fails_in_mid_text_keeps_the_text_and_the_next_reply_
     assert run_of(agent).status == "error"
     end = ended(run_of(agent))
     assert end.error is not None
-    assert (end.error.type, end.error.message) == ("ModelError", "scripted: the line dropped")
+    assert (end.error.type, end.error.message) == ("connection", "scripted: the line dropped")
     last = agent.state.context[-1]
     assert (last.text, last.finished_reason, last.error) == ("half ", "error", end.error)
     assert (await agent.reply(None)).text == "and the rest"

@@ -206,9 +206,6 @@ def test_we_read_every_event_that_agentscope_makes_and_it_reads_ours_of_it(agent
     assert again == made
 
 
-@pytest.mark.xfail(
-    reason="our error types are class names, and AgentScope reads only its own categories", raises=AssertionError, strict=True
-)
 async def test_agentscope_reads_the_end_of_a_reply_of_ours_that_failed(agentscope: AgentScope) -> None:
     run = Run(Agent(ScriptedModel([fail("gone")])), "go", loop=asyncio.get_running_loop())
     run.start()

@@ -163,7 +163,7 @@ def test_a_call_that_waits_says_so() -> None:
         ),
         ("interrupted", {"metadata": {"source": "deadline"}}, "bob · stopped at its deadline"),
         ("interrupted", {}, "bob · stopped"),
-        ("error", {"error": ErrorInfo(type="ModelError", message="gone")}, "bob · failed · ModelError: gone"),
+        ("error", {"error": ErrorInfo(type="connection", message="gone")}, "bob · failed · gone"),
         ("new one", {}, "bob · new one"),
     ],
 )

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,14 @@ ASKS = (
     ev.ToolCallEndEvent(tool_call_id="c", **R),
     ev.RequireUserConfirmEvent(tool_calls=(CALL,), **R),
 )
+
+
+@pytest.fixture(autouse=True)
+def nothing_failed_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What a callback of the loop raises is only logged: here it fails the test."""
+    yield
+    assert [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"] == []
+
 
 Body = Callable[["Fake", Inputs, Emit], Awaitable[None]]
 
@@ -175,7 +183,7 @@ async def test_a_failing_backend_is_an_outcome_that_keeps_the_text_and_await_rai
     assert caught.value is failure
     assert run.error is failure
     end = assert_ended_once(run)
-    assert (end.finished_reason, end.error) == ("error", ErrorInfo(type="ValueError", message="no luck"))
+    assert (end.finished_reason, end.error) == ("error", ErrorInfo(type="internal", message="ValueError: no luck"))
     assert run.text == "half"
 
 
@@ -652,6 +660,16 @@ async def test_a_run_that_keeps_no_pause_is_over_when_it_pauses() -> None:
     await run
     assert (run.status, run.is_over) == ("paused", True)
     assert "REPLY_END" not in types(run)
+
+
+async def test_a_run_that_is_over_leaves_its_pause_to_whoever_goes_on_with_it() -> None:
+    backend = Fake(asks)
+    run = started(backend, keeps_pause=False)
+    await run
+    run.stop()
+    run.approve()
+    await asyncio.sleep(0)
+    assert (run.status, len(backend.inputs)) == ("paused", 1)
 
 
 # -- waiting --------------------------------------------------------------------------------------------------------

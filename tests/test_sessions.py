@@ -42,6 +42,13 @@ def no_sessions() -> Iterator[None]:
     assert sessions() == ()
 
 
+@pytest.fixture(autouse=True)
+def nothing_failed_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What a callback of the loop raises is only logged: here it fails the test."""
+    yield
+    assert [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"] == []
+
+
 @pytest.fixture
 async def here() -> asyncio.AbstractEventLoop:
     """The loop of the test, which carries its runs."""

@@ -151,9 +151,9 @@ def one_word(word: str) -> str:
         (not_json, "@tool not_json: its annotations cannot be sent to a model as JSON"),
         (
             cast("Any", undefined),
-            "@tool undefined: its annotations cannot be sent to a model as JSON: name 'NoSuchType' is not defined",
+            "@tool undefined: its signature cannot be read: name 'NoSuchType' is not defined",
         ),
-        (max, "@tool max: its annotations cannot be sent to a model as JSON: no signature found"),
+        (max, "@tool max: its signature cannot be read: no signature found"),
         (silent, "@tool silent: its docstring says nothing, so a model cannot know when to use it. Write one sentence"),
         (one_word, "@tool one_word: its docstring says nothing"),
     ],

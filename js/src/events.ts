@@ -517,7 +517,7 @@ export const SHAPES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     source: "string=user",
   },
   ErrorInfo: {
-    type: "string",
+    type: "string=unknown",
     message: "string",
   },
   Usage: {

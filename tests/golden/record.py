@@ -235,7 +235,7 @@ def error() -> Log:
     log.result("c1", "divide", "ZeroDivisionError: division by zero", state="error", traceback=trace)
     log.model()
     failed = fold(None, *log.events)
-    problem = ErrorInfo(type="ModelError", message="demo: the server closed the connection.")
+    problem = ErrorInfo(type="connection", message="demo: the server closed the connection.")
     log.add(*closing(failed, session_id="s1", finished_reason="error", error=problem))
     return log
 

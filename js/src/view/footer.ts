@@ -23,7 +23,7 @@ export class FooterView {
     const { error } = run.transcript.message;
     setText(this.#facts, facts(run).join(" · "));
     if (error) {
-      this.#error.replaceChildren(h("strong", {}, error.type), h("span", {}, `: ${error.message}`));
+      this.#error.replaceChildren(h("strong", {}, FAULTS[error.type] ?? "Error"), h("span", {}, `: ${error.message}`));
     }
     show(this.#error, state === "error" && error !== undefined);
     show(this.#resume, last && ["error", "interrupted", "exceed_max_iters"].includes(state));
@@ -32,6 +32,17 @@ export class FooterView {
     show(this.root, this.#facts.textContent !== "" || !this.#resume.hidden);
   }
 }
+
+/** AgentScope's categories of errors, in words. */
+const FAULTS: Readonly<Record<string, string>> = {
+  authentication: "Not logged in",
+  permission: "Not allowed",
+  rate_limit: "Too many requests",
+  invalid_request: "Refused",
+  upstream: "The model's server failed",
+  connection: "No answer",
+  setup: "Not ready",
+};
 
 function facts(run: RunView): string[] {
   const { message, steps } = run.transcript;
