@@ -209,7 +209,7 @@ test("drawings are pictures, not live SVG", () => {
 
 test("an error is said, and tried again", () => {
   const { el, model } = shown({ snapshot: full(0, [run(transcriptOf("error"), { state: "error" })]) });
-  expect(textOf(el, ".aw-error")).toBe("ModelError: demo: the server closed the connection.");
+  expect(textOf(el, ".aw-error")).toBe("No answer: demo: the server closed the connection.");
   expect(textOf(el, ".aw-traceback pre")).toContain("ZeroDivisionError");
   const again = pick<HTMLButtonElement>(el, ".aw-resume");
   expect(again.textContent).toBe("Try again");
