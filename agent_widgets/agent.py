@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -140,7 +140,7 @@ class Agent:
         """The same as ``reply``."""
         return await self.reply(inputs)
 
-    async def reply_stream(self, inputs: Inputs = None) -> AsyncIterator[ev.Event]:
+    async def reply_stream(self, inputs: Inputs = None) -> AsyncGenerator[ev.Event, None]:
         """Answer, and give the events as they happen.
 
         A cancelled reader gets the closing events, then its ``CancelledError``. A reader that walks away stops the reply.

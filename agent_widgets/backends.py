@@ -147,6 +147,8 @@ def messages_of(inputs: str | Msg | Sequence[Msg]) -> tuple[Msg, ...]:
         InputError: something else was given.
     """
     if isinstance(inputs, str):
+        if not inputs.strip():
+            raise InputError("The prompt is empty. Give some text, or None to go on where it stopped.")
         return (UserMsg("user", inputs),)
     given: object = inputs  # untyped callers exist
     messages = tuple(cast("Iterable[object]", given)) if isinstance(given, Iterable) and not isinstance(given, Msg) else (given,)

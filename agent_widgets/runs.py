@@ -509,13 +509,19 @@ class Run:
                 event = replace(event, metadata={**event.metadata, **self._stop.facts(), "stop_ms": self._stop_ms})
         self._log.append(event)
         self._builder.apply(event)
-        for listener in tuple(self._listeners):
-            listener(self, event)
+        self._tell(event)
 
     def _set_status(self, status: RunStatus) -> None:
         self._status = status
+        self._tell(None)
+
+    def _tell(self, event: ev.Event | None) -> None:
+        """Tell the listeners. One that fails is reported to the loop's exception handler: a page must not end a run."""
         for listener in tuple(self._listeners):
-            listener(self, None)
+            try:
+                listener(self, event)
+            except Exception as error:  # noqa: BLE001 - see above
+                self._loop.call_exception_handler({"message": f"a listener of run {self.run_id} failed", "exception": error})
 
 
 def check_level(after: str) -> None:

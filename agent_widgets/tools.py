@@ -7,9 +7,9 @@ cancelled there; a sync one runs in a worker thread, which nobody can kill: it m
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import inspect
-import threading
 import traceback
 import typing
 import warnings
@@ -39,13 +39,27 @@ Any thread may call it."""
 output_sink: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("agent_widgets_sink", default=None)
 """Where this tool's printing goes. A context variable: worker threads that copy their context inherit it."""
 
-_stopping: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("agent_widgets_stopping", default=None)
+
+class _StopSignal:
+    """Whether a tool is to stop, and whether it has noticed."""
+
+    def __init__(self) -> None:
+        self.is_set = self.noticed = False
+
+
+_stopping: contextvars.ContextVar[_StopSignal | None] = contextvars.ContextVar("agent_widgets_stopping", default=None)
 
 
 def stop_requested() -> bool:
-    """Whether the run that this tool works for is being stopped. Ask it in the loop of a long sync tool, and return."""
-    event = _stopping.get()
-    return event is not None and event.is_set()
+    """Whether the run that this tool works for is being stopped. Ask it in the loop of a long sync tool, and return.
+
+    A tool that was told so has an interrupted result, whatever it returns.
+    """
+    signal = _stopping.get()
+    if signal is None or not signal.is_set:
+        return False
+    signal.noticed = True
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +101,7 @@ class Tool:
         except pydantic.ValidationError as error:
             return failed(f"The arguments do not fit {self.name}: {_faults(error)}")
         given = {name: getattr(values, name) for name in type(values).model_fields}
-        stopping = threading.Event()
+        stopping = _StopSignal()
         _stopping.set(stopping)
         try:
             if inspect.iscoroutinefunction(self.function):
@@ -150,6 +164,8 @@ def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
 
 def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> Tool:
     tool_name = name or getattr(function, "__name__", type(function).__name__)
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise ToolDefinitionError(tool_name, "it yields, and a tool gives one result. Gather the parts and return them.")
     description = inspect.getdoc(function) or ""
     if len(description.split()) < 2:  # noqa: PLR2004 - one word tells a model nothing
         raise ToolDefinitionError(
@@ -198,27 +214,37 @@ def _check_parameter(parameter: inspect.Parameter, hints: Mapping[str, object], 
         )
 
 
-async def _in_thread(call: Callable[[], object], stopping: threading.Event) -> object:
-    """Run in a worker thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed."""
+async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> object:
+    """Run in a worker thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed.
+
+    A thread that ends in that moment without having noticed has done its work: its result is kept.
+    """
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    result: concurrent.futures.Future[object] = concurrent.futures.Future()
 
     def work() -> object:
         try:
-            return call()
+            result.set_result(call())
+        except BaseException as error:
+            result.set_exception(error)
+            raise
         finally:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(ended.set)
+        return result.result()
 
     try:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
-    except asyncio.CancelledError:
-        stopping.set()
+    except asyncio.CancelledError:  # noqa: ASYNC103 - who stopped this run was cancelled too: it ends, and loses no result
+        stopping.is_set = True
         try:
             async with asyncio.timeout(THREAD_GRACE_SECONDS):
                 await ended.wait()
         except TimeoutError:
             raise asyncio.CancelledError(STILL_RUNNING) from None  # noqa: ASYNC104 - the same cancel, with what is known now
-        raise
+        if stopping.noticed:
+            raise
+        return result.result()  # noqa: ASYNC104
 
 
 STILL_RUNNING = "the tool's thread is still running"

@@ -87,7 +87,9 @@ def load_state(value: object) -> AgentState:
         SavedStateError: not a state, or of a version that this package does not know.
     """
     version = cast("dict[str, object]", value).get("version") if isinstance(value, dict) else None
-    if isinstance(version, int) and version > STATE_VERSION:
+    if version is not None and not isinstance(version, int):
+        raise SavedStateError(f"This is not a saved agent state: its version is {version!r:.40}, and must be a number.")
+    if version is not None and version > STATE_VERSION:
         raise SavedStateError(
             f"This state was saved by a newer agent-widgets (version {version}; this one reads up to {STATE_VERSION}). "
             'Upgrade with:  pip install -U "agent-widgets"'

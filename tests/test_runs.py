@@ -951,3 +951,25 @@ async def test_a_model_that_waits_is_cut_within_a_turn_and_its_generator_is_clos
     await run
     assert closed == [True]
     assert run.text == "a"
+
+
+async def test_a_listener_that_fails_is_reported_and_hurts_neither_the_run_nor_the_others() -> None:
+    reported: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, facts: reported.append(str(facts["exception"])))
+    heard: list[str] = []
+    run = Run(Agent(ScriptedModel([say("one")])), "go", loop=asyncio.get_running_loop())
+
+    def fails(_run: Run, _event: object) -> None:
+        raise RuntimeError("the page is gone")
+
+    run.listen(fails)
+    run.listen(lambda run, event: heard.append(run.status if event is None else event.type))
+    run.start()
+    assert (await run).text == "one"
+    assert set(reported) == {"the page is gone"}
+    assert heard[-2:] == ["REPLY_END", "completed"]
+
+
+async def test_an_empty_prompt_is_refused_with_a_sentence() -> None:
+    with pytest.raises(InputError, match="The prompt is empty"):
+        await Agent(ScriptedModel([say("one")])).reply(" \n")

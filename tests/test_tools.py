@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal, cast
 
 import pydantic
@@ -419,3 +419,31 @@ async def test_the_stop_of_one_tool_is_not_the_stop_of_the_next() -> None:
         return stop_requested()
 
     assert await done(second) == ("success", "false")
+
+
+async def test_a_sync_tool_that_ends_while_it_is_cancelled_keeps_its_result() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @tool
+    def work() -> str:
+        """Work until told to end."""
+        begun.set()
+        go_on.wait(5)
+        return "all of it"
+
+    task = asyncio.create_task(work.execute("{}"))
+    await asyncio.to_thread(begun.wait, 5)
+    task.cancel()
+    go_on.set()
+    outcome = await task
+    assert outcome.state == "success"
+    assert [block.text for block in outcome.content if isinstance(block, TextBlock)] == ["all of it"]
+
+
+def test_a_function_that_yields_cannot_become_a_tool() -> None:
+    async def parts() -> AsyncIterator[str]:
+        """Give parts, one by one."""
+        yield "part"
+
+    with pytest.raises(ToolDefinitionError, match="it yields"):
+        tool(parts)
