@@ -2,13 +2,13 @@
 
 The rooms, from the bottom up; a module imports only from those before it::
 
-    errors, messages, events, state, transcript, wire      values: what is said, what happened, how it is spelled
-    backends, loops, runs                                  the protocols, the loop thread, one reply being carried
-    tools, models/, reasoning, agent                       our own agent
-    adapters/                                              other people's agents
-    pacing, store, sessions                                state across cells, on disk, and when a card speaks
-    tap, capture, kernel                                   the kernel: early commands, printing tools, ■
-    export, widget, chat, magics                           what is on the screen
+    errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
+    backends, loops, decisions, waiting, runs                      the protocols, and one reply being carried out
+    tools, models/, memory, answers, reasoning, agent              our own agent
+    adapters/                                                      other people's agents
+    pacing, store, sessions                                        when a card speaks, files, state across cells
+    capture, tap, kernel                                           the kernel: printing tools, early commands, ■
+    export, widget, chat, magics                                   what is on the screen
 """
 
 from __future__ import annotations

@@ -14,15 +14,18 @@ from typing import Any, Literal
 
 from agent_widgets import events as ev
 from agent_widgets.backends import Emit, Inputs, Model, messages_of
+from agent_widgets.decisions import StopLevel, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError, NotWaitingError
 from agent_widgets.loops import LoopThread
+from agent_widgets.memory import Memory
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, TextBlock, ToolCallBlock, ToolCallState
 from agent_widgets.models import resolve
-from agent_widgets.reasoning import Memory, ReplyLoop
-from agent_widgets.runs import CLEAN_UP_SECONDS, Listener, Run, StopLevel, check_level, current_run
+from agent_widgets.reasoning import ReplyLoop
+from agent_widgets.runs import Listener, Run, current_run
 from agent_widgets.state import AgentState, valid_arguments
 from agent_widgets.tools import Tool, by_name
 from agent_widgets.transcript import Transcript
+from agent_widgets.waiting import CLEAN_UP_SECONDS
 from agent_widgets.wire import dump_state, load_state
 
 INTERRUPTION_TEXT = "I notice the interruption. How can I help you?"

@@ -17,8 +17,9 @@ from typing import Any
 from agent_widgets.capture import OutputCapture
 from agent_widgets.errors import AgentStopped, InputError
 from agent_widgets.loops import LoopThread
-from agent_widgets.runs import CLEAN_UP_SECONDS, Run
+from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
+from agent_widgets.waiting import CLEAN_UP_SECONDS, Waitable
 
 POLL_SECONDS = 0.2
 """How often a waiting cell looks up, so that a cancel of its task is heard."""
@@ -106,11 +107,11 @@ class NotebookKernel:
 class _Interrupts:
     """One SIGINT handler for all runs that cells wait for: the first press stops them, a second one is the kernel's own."""
 
-    runs: list[Run] = field(default_factory=list[Run])
+    runs: list[Waitable] = field(default_factory=list[Waitable])
     pressed_at: float = 0.0
     previous: Any = None
 
-    def add(self, run: Run) -> bool:
+    def add(self, run: Waitable) -> bool:
         """Stop this run too on ■; ``False`` where no handler can be set (not the main thread)."""
         if threading.current_thread() is not threading.main_thread():
             return False
@@ -121,7 +122,7 @@ class _Interrupts:
         self.runs.append(run)
         return True
 
-    def remove(self, run: Run) -> None:
+    def remove(self, run: Waitable) -> None:
         """Put the previous handler back with the last run, unless somebody has put in another one."""
         if run in self.runs:
             self.runs.remove(run)
@@ -148,7 +149,7 @@ class CellWaiter:
         self._tap = tap
         self._interrupts = _Interrupts()
 
-    async def wait(self, run: Run) -> None:
+    async def wait(self, run: Waitable) -> None:
         """Return when the run has ended.
 
         Raises:
@@ -170,7 +171,7 @@ class CellWaiter:
         if pressed:
             raise AgentStopped(_STOPPED)
 
-    def block(self, run: Run, timeout: float | None) -> bool:
+    def block(self, run: Waitable, timeout: float | None) -> bool:
         """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough.
 
         Raises:
@@ -195,7 +196,7 @@ class CellWaiter:
             raise AgentStopped(_STOPPED)
         return run.is_over
 
-    def _pressed(self, run: Run, *, hears: bool) -> bool:
+    def _pressed(self, run: Waitable, *, hears: bool) -> bool:
         pressed = hears and bool(self._interrupts.pressed_at) and run in self._interrupts.runs
         if hears:
             self._interrupts.remove(run)

@@ -1,4 +1,4 @@
-"""The loop thread: one daemon thread with one asyncio loop, which carries runs while cells are busy.
+"""asyncio, twice: the loop thread, which carries runs while cells are busy, and tasks side by side.
 
 Module state with a documented life: made when first needed, ended by ``LoopThread.close()`` (tests) or with the process.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from agent_widgets.errors import InputError
@@ -81,3 +81,27 @@ async def _cancel_others() -> None:
         task.cancel()
     if others:
         await asyncio.wait(others, timeout=2)
+
+
+async def together(
+    work: Mapping[str, Coroutine[object, object, None]], *, patience: float, left_behind: Callable[[str], None]
+) -> None:
+    """Run coroutines side by side until all have ended. When cancelled, cancel them all and wait ``patience`` seconds.
+
+    Not a ``TaskGroup``: that waits for ever for one that swallows its cancel. Who does not end in time is named to
+    ``left_behind``.
+    """
+    if not work:
+        return
+    tasks = {asyncio.create_task(coroutine, name=name): name for name, coroutine in work.items()}
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        _, stubborn = await asyncio.wait(tasks, timeout=patience)
+        for task in stubborn:
+            left_behind(tasks[task])
+        raise
+    for task in tasks:
+        task.result()

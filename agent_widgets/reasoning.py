@@ -1,4 +1,4 @@
-"""The reasoning-acting loop of one reply, and the memory that it fills.
+"""The reasoning-acting loop of one reply.
 
 Everything that happens is said twice in one breath: to the run's log, then to the memory, which is a fold of it. Whatever
 ends the loop (a result, a pause, a cancel, an error), what is open is closed before the coroutine returns.
@@ -7,22 +7,20 @@ ends the loop (a result, a pause, a cancel, an error), what is open is closed be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from agent_widgets import events as ev
+from agent_widgets.answers import Answer
 from agent_widgets.backends import (
     Emit,
     Inputs,
     Model,
-    ModelDelta,
     ModelRequest,
-    TextPiece,
-    ThinkingPiece,
-    ToolCallPiece,
-    UsageReport,
     messages_of,
 )
+from agent_widgets.loops import together
+from agent_widgets.memory import Memory
 from agent_widgets.messages import (
     Base64Source,
     DataBlock,
@@ -37,86 +35,15 @@ from agent_widgets.messages import (
     ToolResultState,
     new_id,
 )
-from agent_widgets.runs import together
-from agent_widgets.state import INTERRUPTED_TEXT, AgentState, valid_arguments
+from agent_widgets.state import INTERRUPTED_TEXT, valid_arguments
 from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink
-from agent_widgets.transcript import Transcript, TranscriptBuilder, closing
+from agent_widgets.transcript import closing
 
 DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
 """What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""
 
 TOOL_CLEAN_UP_SECONDS = 2.0
 """How long cancelled tools may take for their own clean-up before they are left behind."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    done: tuple[Msg, ...] = ()
-    open: TranscriptBuilder | None = None
-    cur_iter: int = 0
-    rules: tuple[PermissionRule, ...] = ()
-
-
-class Memory:
-    """What an agent remembers, always swapped in one step: a reader in another thread never sees half a change."""
-
-    def __init__(self) -> None:
-        self._held = _Held()
-        self.session_id = new_id()
-
-    @property
-    def state(self) -> AgentState:
-        """A value; the unfinished message of an open reply is the last of its context."""
-        held = self._held
-        opened = None if held.open is None else held.open.freeze().message
-        return AgentState(
-            session_id=self.session_id,
-            context=held.done if opened is None else (*held.done, opened),
-            reply_id="" if opened is None else opened.id,
-            cur_iter=held.cur_iter,
-            rules=held.rules,
-        )
-
-    def load(self, state: AgentState) -> None:
-        """Take over a state, repaired."""
-        state = state.repair()
-        self.session_id = state.session_id
-        if state.reply_id:
-            opened = TranscriptBuilder(Transcript(message=state.context[-1]))
-            self._held = _Held(state.context[:-1], opened, state.cur_iter, state.rules)
-        else:
-            self._held = _Held(state.context, None, 0, state.rules)
-
-    @property
-    def transcript(self) -> Transcript:
-        """The open reply; an empty one when there is none."""
-        return Transcript(message=Msg("", (), "assistant")) if self._held.open is None else self._held.open.freeze()
-
-    @property
-    def steps(self) -> int:
-        """Steps of the open reply."""
-        return self._held.cur_iter
-
-    def begin(self, messages: Iterable[Msg]) -> None:
-        """Add what was asked, and open a reply."""
-        self._held = replace(self._held, done=(*self._held.done, *messages), open=TranscriptBuilder(), cur_iter=0)
-
-    def count_step(self) -> None:
-        """One more step of the open reply."""
-        self._held = replace(self._held, cur_iter=self._held.cur_iter + 1)
-
-    def allow(self, rules: Iterable[PermissionRule]) -> None:
-        """Remember rules that a person gave with an approval."""
-        self._held = replace(self._held, rules=(*self._held.rules, *rules))
-
-    def apply(self, event: ev.Event) -> None:
-        """Fold one event into the open reply; ``REPLY_END`` closes it."""
-        held = self._held
-        if held.open is None:
-            return
-        held.open.apply(event)
-        if isinstance(event, ev.ReplyEndEvent):
-            self._held = replace(held, done=(*held.done, held.open.freeze().message), open=None, cur_iter=0)
 
 
 class ReplyLoop:
@@ -207,7 +134,7 @@ class ReplyLoop:
         )
         self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name))
         taken = {block.id for message in request.context for block in message.content if isinstance(block, ToolCallBlock)}
-        answer = _Answer(self._say, self._reply_id, taken)
+        answer = Answer(self._say, self._reply_id, taken)
         async for piece in self._model.stream(request):
             answer.add(piece)
         answer.end()
@@ -334,85 +261,3 @@ class ReplyLoop:
             self._memory.transcript, session_id=session_id, finished_reason=reason, error=error, metadata=metadata
         ):
             self._say(event)
-
-
-class _Answer:
-    """Turns the pieces of one model answer into events: one block open at a time, and calls that may interleave."""
-
-    def __init__(self, say: Callable[[ev.Event], None], reply_id: str, taken: set[str]) -> None:
-        self._say = say
-        self._reply_id = reply_id
-        self._taken = taken
-        self._block: tuple[str, str] | None = None
-        self._calls: dict[int, str] = {}
-        self._arguments: dict[str, list[str]] = {}
-        self._usage: UsageReport | None = None
-
-    @property
-    def calls(self) -> dict[str, str]:
-        """The ids of the calls asked for, in order, with their arguments as the model wrote them."""
-        return {call_id: "".join(self._arguments[call_id]) for call_id in self._calls.values()}
-
-    def add(self, piece: ModelDelta) -> None:
-        """One piece more."""
-        match piece:
-            case TextPiece(text=text) if text:
-                block_id = self._open("text")
-                self._say(ev.TextBlockDeltaEvent(reply_id=self._reply_id, block_id=block_id, delta=text))
-            case ThinkingPiece(text=text) if text:
-                block_id = self._open("thinking")
-                self._say(ev.ThinkingBlockDeltaEvent(reply_id=self._reply_id, block_id=block_id, delta=text))
-            case ToolCallPiece():
-                self._add_call(piece)
-            case UsageReport():
-                self._usage = piece
-            case TextPiece() | ThinkingPiece():
-                pass
-
-    def end(self) -> None:
-        """The answer is complete: end its blocks, then the model call."""
-        self._end_block()
-        for call_id, text in self.calls.items():
-            whole = valid_arguments(text)  # some servers send no arguments at all, some models half of them
-            metadata: JsonObject = {} if whole == text else {"input": whole}
-            self._say(ev.ToolCallEndEvent(reply_id=self._reply_id, tool_call_id=call_id, metadata=metadata))
-        usage = self._usage or UsageReport(input_tokens=0, output_tokens=0)
-        self._say(
-            ev.ModelCallEndEvent(
-                reply_id=self._reply_id,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cache_input_tokens=usage.cache_input_tokens,
-                metadata={} if self._usage else {"usage": "unknown"},
-            )
-        )
-
-    def _add_call(self, piece: ToolCallPiece) -> None:
-        call_id = self._calls.get(piece.index)
-        if call_id is None:
-            self._end_block()
-            call_id = piece.call_id if piece.call_id and piece.call_id not in self._taken else f"call_{new_id()}"
-            self._taken.add(call_id)
-            self._calls[piece.index] = call_id
-            self._arguments[call_id] = []
-            self._say(ev.ToolCallStartEvent(reply_id=self._reply_id, tool_call_id=call_id, tool_call_name=piece.name))
-        if piece.arguments:
-            self._arguments[call_id].append(piece.arguments)
-            self._say(ev.ToolCallDeltaEvent(reply_id=self._reply_id, tool_call_id=call_id, delta=piece.arguments))
-
-    def _open(self, kind: str) -> str:
-        if self._block is not None and self._block[0] == kind:
-            return self._block[1]
-        self._end_block()
-        block_id = new_id()[:8]
-        self._block = (kind, block_id)
-        start = ev.TextBlockStartEvent if kind == "text" else ev.ThinkingBlockStartEvent
-        self._say(start(reply_id=self._reply_id, block_id=block_id))
-        return block_id
-
-    def _end_block(self) -> None:
-        if self._block is not None:
-            kind, block_id = self._block
-            end = ev.TextBlockEndEvent if kind == "text" else ev.ThinkingBlockEndEvent
-            self._say(end(reply_id=self._reply_id, block_id=block_id))
-            self._block = None

@@ -15,29 +15,27 @@ import concurrent.futures
 import contextvars
 import textwrap
 import time
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import partial
-from typing import Literal, Protocol, get_args
+from typing import Literal
 
 import pydantic_core
 
 from agent_widgets import events as ev
 from agent_widgets.backends import Backend, Inputs, prompt_of
+from agent_widgets.decisions import Decision, StopLevel, StopRequest, StopSource, check_level
 from agent_widgets.errors import AgentWidgetsError, InputError
-from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, ToolCallBlock, ToolResultBlock, new_id
+from agent_widgets.eventlog import EventLog
+from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, ToolResultBlock, new_id
 from agent_widgets.state import valid_arguments
-from agent_widgets.transcript import EventLog, Transcript, TranscriptBuilder, closing
+from agent_widgets.transcript import Transcript, TranscriptBuilder, closing
+from agent_widgets.waiting import PlainWaiter, Waiter
 from agent_widgets.wire import RunView, fingerprint
 
-StopLevel = Literal["now", "step"]
-StopSource = Literal["user", "code", "kernel", "deadline", "budget"]
 RunStatus = Literal["queued", "running", "stopping", "paused", "completed", "interrupted", "exceed_max_iters", "error"]
 Listener = Callable[["Run", ev.Event | None], None]
 """Told of each event after it is logged, and with ``None`` of each change of status; on the run's loop."""
-
-CLEAN_UP_SECONDS = 5.0
-"""How long a caller who was cancelled waits for the run's own clean-up before the cancel goes on."""
 
 _current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("agent_widgets_run", default=None)
 
@@ -45,71 +43,6 @@ _current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("agent_wid
 def current_run() -> Run | None:
     """The run whose task is running here, or ``None``."""
     return _current.get()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequest:
-    """Who asked for a stop, how hard, why, and when (``time.monotonic()``)."""
-
-    source: StopSource
-    when: StopLevel
-    reason: str
-    at: float
-    raises: Exception | None = None
-
-    def facts(self) -> JsonObject:
-        """What ``REPLY_END`` and the card say about it."""
-        return {"source": self.source, "when": self.when, "reason": self.reason}
-
-    def milliseconds(self) -> float:
-        """From the request to now."""
-        return round((time.monotonic() - self.at) * 1000, 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What a person or a program decided about a waiting call. ``seen`` is the fingerprint of what was shown, if anything was."""
-
-    confirmed: bool
-    reason: str = ""
-    arguments: str | None = None
-    always: bool = False
-    seen: str | None = None
-
-
-class Waiter(Protocol):
-    """How a caller waits for a run: a notebook cell must also hear ■ and keep clicks flowing."""
-
-    async def wait(self, run: Run) -> None:
-        """Return when the run has ended."""
-        ...
-
-    def block(self, run: Run, timeout: float | None) -> bool:
-        """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough."""
-        ...
-
-
-class PlainWaiter:
-    """Waits without a notebook around it. A cancelled caller stops the run, and the cancel goes on after its clean-up."""
-
-    async def wait(self, run: Run) -> None:
-        """Return when the run has ended."""
-        try:
-            await asyncio.shield(asyncio.wrap_future(run.ended))
-        except asyncio.CancelledError:
-            run.stop(reason="the caller was cancelled")
-            await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
-            raise
-
-    def block(self, run: Run, timeout: float | None) -> bool:
-        """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough.
-
-        Raises:
-            InputError: called on the loop that carries the run, where it would wait for itself.
-        """
-        if not run.is_over and run.is_carried_here:
-            raise InputError("run.wait() here would block the loop that carries the run, for ever. Use  await run")
-        return bool(concurrent.futures.wait([run.ended], timeout).done)
 
 
 class Run:
@@ -382,7 +315,7 @@ class Run:
         answers = tuple(block for call_id, block in self._answers.items() if call_id in calls)
         reply_id = self.reply.id
         if ready:
-            results = tuple(_confirm_result(calls[call_id], decision) for call_id, decision in ready.items())
+            results = tuple(decision.result_for(calls[call_id]) for call_id, decision in ready.items())
             self._start_leg(ev.UserConfirmResultEvent(reply_id=reply_id, confirm_results=results))
         elif answers:
             self._start_leg(ev.ExternalExecutionResultEvent(reply_id=reply_id, execution_results=answers))
@@ -522,48 +455,3 @@ class Run:
                 listener(self, event)
             except Exception as error:  # noqa: BLE001 - see above
                 self._loop.call_exception_handler({"message": f"a listener of run {self.run_id} failed", "exception": error})
-
-
-def check_level(after: str) -> None:
-    """Refuse a level of stopping that does not exist.
-
-    Raises:
-        InputError: it is neither "now" nor "step".
-    """
-    if after not in get_args(StopLevel):
-        raise InputError(f"after is {after!r}; it must be 'now' or 'step'.")
-
-
-async def together(
-    work: Mapping[str, Coroutine[object, object, None]], *, patience: float, left_behind: Callable[[str], None]
-) -> None:
-    """Run coroutines side by side until all have ended. When cancelled, cancel them all and wait ``patience`` seconds.
-
-    Not a ``TaskGroup``: that waits for ever for one that swallows its cancel. Who does not end in time is named to
-    ``left_behind``.
-    """
-    if not work:
-        return
-    tasks = {asyncio.create_task(coroutine, name=name): name for name, coroutine in work.items()}
-    try:
-        await asyncio.wait(tasks)
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        _, stubborn = await asyncio.wait(tasks, timeout=patience)
-        for task in stubborn:
-            left_behind(tasks[task])
-        raise
-    for task in tasks:
-        task.result()
-
-
-def _confirm_result(call: ToolCallBlock, decision: Decision) -> ev.ConfirmResult:
-    if decision.arguments is not None:
-        call = replace(call, input=decision.arguments)
-    return ev.ConfirmResult(
-        confirmed=decision.confirmed,
-        tool_call=call,
-        rules=call.suggested_rules if decision.always else None,
-        reason=decision.reason,
-    )

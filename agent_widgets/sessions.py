@@ -15,11 +15,13 @@ from pathlib import Path
 from agent_widgets.adapters import as_backend
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Backend, Inputs
+from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.loops import LoopThread
-from agent_widgets.runs import Run, StopLevel, Waiter
+from agent_widgets.runs import Run
 from agent_widgets.state import AgentState
 from agent_widgets.store import read_session, write_session
+from agent_widgets.waiting import Waiter
 
 _sessions: dict[str, Session] = {}
 _registry_lock = threading.Lock()

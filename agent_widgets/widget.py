@@ -26,15 +26,16 @@ import ipywidgets
 import traitlets
 from ipywidgets import widget_serialization
 
+from agent_widgets.decisions import Decision
 from agent_widgets.errors import AgentWidgetsError, InputError
+from agent_widgets.eventlog import EventLog
 from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.messages import JsonObject, new_id
 from agent_widgets.pacing import FRAMES_A_SECOND, Pacer
-from agent_widgets.runs import Decision, Run
+from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
-from agent_widgets.transcript import EventLog
 from agent_widgets.wire import (
     AnyCommand,
     Decide,

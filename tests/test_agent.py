@@ -17,12 +17,13 @@ from agent_widgets import events as ev
 from agent_widgets import reasoning, tools
 from agent_widgets.agent import INTERRUPTION_TEXT, WAITING_TEXT, Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece
+from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError, ModelError, NotWaitingError, SavedStateError
 from agent_widgets.loops import LoopThread
 from agent_widgets.messages import Msg, PermissionRule, ToolCallBlock, ToolResultBlock, UserMsg
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, think, wait
 from agent_widgets.reasoning import DENIED_TEXT
-from agent_widgets.runs import Run, StopLevel
+from agent_widgets.runs import Run
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
 from agent_widgets.tools import stop_requested, tool
 from tests.validator import assert_valid

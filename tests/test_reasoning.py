@@ -11,6 +11,7 @@ import pytest
 
 from agent_widgets import events as ev
 from agent_widgets.backends import ModelDelta, TextPiece, ThinkingPiece, ToolCallPiece, UsageReport
+from agent_widgets.memory import Memory
 from agent_widgets.messages import (
     Base64Source,
     DataBlock,
@@ -23,7 +24,7 @@ from agent_widgets.messages import (
     UserMsg,
 )
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, say
-from agent_widgets.reasoning import Memory, ReplyLoop
+from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.state import AgentState
 from agent_widgets.tools import Tool, tool
 from agent_widgets.transcript import fold

@@ -16,10 +16,12 @@ from agent_widgets import events as ev
 from agent_widgets import runs
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Emit, Inputs
+from agent_widgets.decisions import Decision, StopLevel, StopSource
 from agent_widgets.errors import AgentWidgetsError, InputError
+from agent_widgets.loops import together
 from agent_widgets.messages import ErrorInfo, JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock
 from agent_widgets.models.scripted import ScriptedModel, call, say, wait
-from agent_widgets.runs import Decision, Run, StopLevel, StopSource, current_run, together
+from agent_widgets.runs import Run, current_run
 from agent_widgets.tools import tool
 from agent_widgets.transcript import fold
 from agent_widgets.wire import fingerprint
