@@ -24,6 +24,8 @@ def slow(*answers):
     return ScriptedModel([[say(["word "] * 1000)], *([say(answer)] for answer in answers)], tokens_per_second=50)
 """
 
+ENDED = ("completed", "interrupted", "exceed_max_iters", "error")
+
 
 class Page:
     """What a page would know of the newest card."""
@@ -44,14 +46,19 @@ class Page:
         return self.card.state["snapshot"]["runs"][-1]["run_id"]
 
     def settle(self) -> dict[str, Any]:
-        """Wait until the newest snapshot holds a run that has ended, and give its transcript."""
-        self._wait(lambda: "finished_reason" in self.transcript["message"])
-        return self.transcript
+        """Wait until the run has ended, and give its transcript."""
+        self._wait(lambda: self.states()[-1:] and self.states()[-1] in ENDED)
+        return self.transcript()
 
-    @property
     def transcript(self) -> dict[str, Any]:
-        """The transcript in the newest snapshot."""
-        return self.card.state["snapshot"]["runs"][-1]["transcript"]
+        """The transcript as the kernel tells it to a page that has just come."""
+        before = len(self._fulls())
+        self.send("hello", have=-1, page="late")
+        self._wait(lambda: len(self._fulls()) > before)
+        return self._fulls()[-1]["runs"][-1]["transcript"]
+
+    def _fulls(self) -> list[dict[str, Any]]:
+        return [message for message in list(self.card.custom) if message["kind"] == "full"]
 
     def states(self) -> list[str]:
         """The states that the card has been told, in order."""
@@ -98,8 +105,7 @@ class Page:
     def decide(self, decision: str, reason: str = "") -> str:
         """Press Approve or Deny on the first call that waits."""
         self.wait_for_state("paused")
-        self._wait(lambda: any(b.get("state") == "asking" for b in self.transcript["message"].get("content", [])))
-        call = next(b for b in self.transcript["message"]["content"] if b.get("state") == "asking")
+        call = next(block for block in self.transcript()["message"]["content"] if block.get("state") == "asking")
         seen = fingerprint(call["name"], call["input"])
         return self.send("decide", call_id=call["id"], fingerprint=seen, decision=decision, reason=reason)
 

@@ -246,7 +246,7 @@ def test_a_chat_without_a_prompt_shows_the_waiting_run_again_and_either_card_dec
     page.wait_for_state("paused")
     again = Page(front)
     assert front.run("print(aw.chat(agent) is run)").endswith("True\n")
-    call = again.transcript["message"]["content"][0]
+    call = again.transcript()["message"]["content"][0]
     again.send("decide", call_id=call["id"], fingerprint=fingerprint(call["name"], call["input"]), decision="deny", reason="no")
     page.wait_for_state("completed")
     again.wait_for_state("completed")
@@ -266,7 +266,7 @@ def test_a_session_saved_while_it_waits_waits_again_in_a_new_kernel(
         other.run(f"aw.Session.load({str(file)!r}, agent)")
         again = Page(other)
         other.run("run = aw.chat(agent)")
-        call = again.transcript["message"]["content"][0]
+        call = again.transcript()["message"]["content"][0]
         again.send("decide", call_id=call["id"], fingerprint=fingerprint(call["name"], call["input"]), decision="approve")
         again.wait_for_state("completed")
         assert other.run("print(agent.model.requests[-1].messages[-1]['content'], run.text)") == "3 as you say\n"
