@@ -210,7 +210,7 @@ def test_a_saved_notebook_without_its_kernel_shows_the_transcript_once(themed: L
     expect(notebook.output(1).locator(".aw-static")).to_be_hidden()
     notebook.page.wait_for_timeout(500)  # the twin's last update is not shown by anything
     saved = notebook.save()
-    assert "A **bold** answer." in saved["cells"][1]["outputs"][1]["data"]["text/markdown"]
+    assert "A <strong>bold</strong> answer." in saved["cells"][1]["outputs"][1]["data"]["text/html"]
     notebook.command("notebook:shutdown-kernel", wait=False)
     notebook.wait_kernel("none")
     notebook.close()
