@@ -171,7 +171,7 @@ def _show_composer(session: Session, start: Callable[..., Run]) -> None:
 
 
 def _card(session: Session, start: Callable[..., Run], *, composer: bool) -> AgentWidget:
-    return AgentWidget(session, composer=composer, start=lambda text, card: start(text, before_start=card.attach))
+    return AgentWidget(session, lambda text, card: start(text, before_start=card.attach), composer=composer)
 
 
 def _display(card: AgentWidget) -> None:

@@ -33,7 +33,7 @@ from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.messages import JsonObject, new_id
-from agent_widgets.pacing import FRAMES_A_SECOND, Pacer
+from agent_widgets.pacing import Pacer
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
 from agent_widgets.wire import (
@@ -88,21 +88,19 @@ class AgentWidget(anywidget.AnyWidget):
     def __init__(
         self,
         session: Session,
+        start: Callable[[str | None, AgentWidget], Run],
         *,
         composer: bool = False,
-        frames_a_second: float = FRAMES_A_SECOND,
-        start: Callable[[str | None, AgentWidget], Run] | None = None,
     ) -> None:
         """Make a card for ``session``; ``attach`` puts runs on it.
 
         Args:
             session: Whose runs it shows.
+            start: Starts a run on this card for a typed prompt, or for ``None``: go on.
             composer: Whether it has a box to type in.
-            frames_a_second: How often streamed text is sent, at most.
-            start: Starts a run on this card for a typed prompt, or for ``None`` (go on); the session itself if ``None``.
         """
         self.session = session
-        self._start = start or _start_on_session
+        self._start = start
         self._context = contextvars.copy_context()
         self._runs: list[Run] = []
         self._unlisten: list[Callable[[], None]] = []
@@ -110,11 +108,10 @@ class AgentWidget(anywidget.AnyWidget):
         self._buffers: OrderedDict[str, EventLog] = OrderedDict()
         self._changed: set[str] = set()
         self._announced: set[str] = set()
-        self._pacer = Pacer(frames_a_second)
+        self._pacer = Pacer()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = float("inf")
         self._handled: OrderedDict[str, None] = OrderedDict()
-        self._pages: set[str] = set()
         self._latest = snapshot_message(0, ())
         self.on_static: Callable[[dict[str, str]], None] | None = None
         code = CardCode.get()
@@ -284,8 +281,6 @@ class AgentWidget(anywidget.AnyWidget):
         notebook = NotebookKernel.get()
         if notebook is not None:
             notebook.page_seen = True
-        if isinstance(command, Hello):
-            self._pages.add(command.page)
         self._send_frame()  # what is in the buffers is in the views too: it must not be sent again after them
         if command.have < self._seq:
             self.send(snapshot_message(self._seq, [run.view() for run in self._runs]))
@@ -296,10 +291,6 @@ class AgentWidget(anywidget.AnyWidget):
 
 _SETTLED = ("paused", "completed", "interrupted", "exceed_max_iters", "error")
 """Nothing more happens to such a run until somebody does something."""
-
-
-def _start_on_session(prompt: str | None, card: AgentWidget) -> Run:
-    return card.session.run(prompt, before_start=card.attach)
 
 
 @lru_cache(maxsize=4)
