@@ -23,6 +23,11 @@ class Answer:
         self._usage: UsageReport | None = None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the model has said anything: then a second try would say it twice."""
+        return self._block is not None or bool(self._calls)
+
+    @property
     def calls(self) -> dict[str, str]:
         """The ids of the calls asked for, in order, with their arguments as the model wrote them."""
         return {call_id: "".join(self._arguments[call_id]) for call_id in self._calls.values()}

@@ -57,11 +57,17 @@ class ConfirmationRequiredError(AgentWidgetsError):
 
 
 class ModelError(AgentWidgetsError):
-    """A model call failed. The partial answer is kept, and ``resume()`` tries again."""
+    """A model call failed. The partial answer is kept, and ``resume()`` tries again.
 
-    def __init__(self, model_name: str, problem: str, advice: str = "") -> None:
+    ``is_temporary`` says that the same request may succeed later; ``retry_after_s`` is when, if the server said so.
+    """
+
+    def __init__(
+        self, model_name: str, problem: str, advice: str = "", *, is_temporary: bool = False, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(f"{model_name}: {problem}" + (f" {advice}" if advice else ""))
         self.model_name, self.problem, self.advice = model_name, problem, advice
+        self.is_temporary, self.retry_after_s = is_temporary, retry_after_s
 
 
 class ModelSetupError(ModelError):

@@ -19,6 +19,7 @@ from agent_widgets.backends import (
     ModelRequest,
     messages_of,
 )
+from agent_widgets.errors import ModelError
 from agent_widgets.loops import together
 from agent_widgets.memory import Memory
 from agent_widgets.messages import (
@@ -41,6 +42,12 @@ from agent_widgets.transcript import closing
 
 DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
 """What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""
+
+MAX_RETRIES = 2
+"""How often a model call that fails for a while (429, 5xx, no connection) is tried again before the reply ends with the error."""
+
+MAX_BACK_OFF_SECONDS = 60.0
+"""The longest wait before a retry, whatever the server asks for: the person may stop it, or try again later."""
 
 TOOL_CLEAN_UP_SECONDS = 2.0
 """How long cancelled tools may take for their own clean-up before they are left behind."""
@@ -135,12 +142,27 @@ class ReplyLoop:
         self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name))
         taken = {block.id for message in request.context for block in message.content if isinstance(block, ToolCallBlock)}
         answer = Answer(self._say, self._reply_id, taken)
-        async for piece in self._model.stream(request):
-            answer.add(piece)
+        await self._ask(request, answer)
         answer.end()
         calls = {b.id: b for b in self._memory.transcript.message.content if isinstance(b, ToolCallBlock)}
         # What is executed is what the model wrote: arguments that were mended for the history are refused by the tool.
         return tuple(replace(calls[call_id], input=arguments or "{}") for call_id, arguments in answer.calls.items())
+
+    async def _ask(self, request: ModelRequest, answer: Answer) -> None:
+        """Stream one answer. A call that fails for a while, before it has said anything, is tried again."""
+        for attempt in range(MAX_RETRIES + 1):
+            try:
+                async for piece in self._model.stream(request):
+                    answer.add(piece)
+            except ModelError as error:
+                if answer.has_begun or not error.is_temporary or attempt == MAX_RETRIES:
+                    raise
+                wait = min(2.0**attempt if error.retry_after_s is None else error.retry_after_s, MAX_BACK_OFF_SECONDS)
+                text = f"{error.problem} Trying again in {wait:g} s ({attempt + 1} of {MAX_RETRIES})."
+                self._say(ev.CustomEvent(name=ev.NOTICE, value={"text": text}))
+                await asyncio.sleep(wait)  # a stop cuts it like everything else
+            else:
+                return
 
     # -- acting -------------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ REFUSALS: dict[str, tuple[Answer, type[ModelError], str]] = {
         r'too many requests.*"slow down" Wait 20 s\.',
     ),
     "nothing left to spend": (said(429, "no", code="insufficient_quota"), ModelSetupError, "nothing left to spend"),
-    "too long": (said(400, "no", code="context_length_exceeded"), ModelError, "too long for this model.*compression"),
+    "too long": (said(400, "no", code="context_length_exceeded"), ModelError, "too long for this model.*reset=True"),
     "too long for llama.cpp": (said(400, "exceeds the available context size"), ModelError, "too long for this model"),
     "a refused request": (said(413), ModelError, "request was refused"),
     "a fault in HTML": (refusal(500, "<html><b>Bad</b> day</html>"), ModelError, r'server has a problem.*500: "Bad day"'),

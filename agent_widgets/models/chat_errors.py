@@ -33,7 +33,7 @@ def explain(error: Exception, *, model: str, address: str, silence_s: float | No
     for link in _chain(error):
         _cleanse(link, hide)
     kind, problem, advice = _account(error, shown_address(address), silence_s)
-    failure = kind(model, hide(problem), advice)
+    failure = kind(model, hide(problem), advice, is_temporary=_is_temporary(error, kind), retry_after_s=_retry_after_s(error))
     failure.__cause__ = None if any(_holds_secret(link, hide) for link in _chain(error)) else error
     return failure
 
@@ -52,7 +52,7 @@ _Account = tuple[type[ModelError], str, str]
 _OTHER_LOOP: _Account = (
     ModelSetupError,
     "this client was used on another event loop before, and a client belongs to one loop.",
-    'Use chat(agent, ..., loop="kernel"), or give OpenAIChat base_url and api_key instead of client.',
+    "Give OpenAIChat base_url and api_key instead of client: it then has a client for each loop.",
 )
 
 
@@ -125,7 +125,11 @@ def _status_account(status: int, error: Exception, address: str) -> _Account:
         case 429:
             return ModelError, f"too many requests. {said}", f"Wait{_wait(error)}. {RESUME}"
         case 400 if "context" in code or re.search(r"context (size|length|window)", said):
-            return ModelError, f"the conversation is too long for this model. {said}", "Give the agent compression."
+            return (
+                ModelError,
+                f"the conversation is too long for this model. {said}",
+                "Begin a fresh one: Session.run(prompt, reset=True).",
+            )
         case 408 | 504:
             return ModelError, f"the server gave up waiting. {said}", RESUME
         case _ if status >= _SERVER_FAULT:
@@ -135,9 +139,22 @@ def _status_account(status: int, error: Exception, address: str) -> _Account:
 
 
 def _wait(error: Exception) -> str:
+    seconds = _retry_after_s(error)
+    return " a little" if seconds is None else f" {seconds:g} s"
+
+
+def _retry_after_s(error: Exception) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None)
     value = str(headers.get("retry-after", "")) if headers is not None else ""
-    return f" {value} s" if re.fullmatch(r"\d+(\.\d+)?", value) else " a little"
+    return float(value) if re.fullmatch(r"\d+(\.\d+)?", value) else None
+
+
+def _is_temporary(error: Exception, kind: type[ModelError]) -> bool:
+    """Whether the same request may succeed later: not what a person has to mend first."""
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return kind is ModelError and (status in (408, 409, 429) or status >= _SERVER_FAULT)
+    return kind is ModelError and not isinstance(error, ValueError)
 
 
 def _said(error: Exception) -> str:

@@ -58,7 +58,7 @@ class OpenAIChat:
             base_url: A server's address, as ``http://localhost:8000/v1``. It needs no key.
             api_key: ``None`` takes ``OPENAI_API_KEY``.
             client: An ``AsyncOpenAI`` of your own, used as it is, with its own retries and timeout. A client belongs to one
-                event loop: with it, use ``chat(..., loop="kernel")``.
+                event loop, and ``chat`` carries runs on one of its own: for it give ``base_url`` and ``api_key`` instead.
             timeout: The longest silence between two pieces, in seconds; a long answer has no limit. ``None``: no limit.
             options: Sent with each request: ``temperature``, ``max_completion_tokens``, ``reasoning_effort``,
                 ``extra_body``, ...
