@@ -22,7 +22,7 @@ SHOW_SECONDS = 5.0
 """How long the loop that carries a run may take to put it on a second card."""
 
 OnConfirm = Literal["ask", "deny", "allow", "raise"]
-NOBODY_THERE = "Nobody is there to ask (the notebook runs without a page), so the call was denied by default."
+NOBODY_THERE = "Nobody is there to ask (no page, no terminal), so the call was denied by default."
 
 
 @overload
@@ -123,7 +123,7 @@ def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) ->
             error = ConfirmationRequiredError(tuple(call.name for call in run.transcript.waiting))
             run.stop(reason="a call needs a confirmation", raises=error)
         case "ask":
-            if notebook is None or not notebook.anybody_there:
+            if notebook is None or not (notebook.anybody_there or notebook.is_terminal):
                 run.deny(reason=NOBODY_THERE)
 
 
@@ -199,7 +199,8 @@ def _print(_run: Run, event: ev.Event | None) -> None:
             sys.stdout.write(f" {event.state}\n")
         case ev.RequireUserConfirmEvent():
             names = ", ".join(f"{call.name}({call.input})" for call in event.tool_calls)
-            sys.stdout.write(f"\n[waits for a decision: {names}; run.approve() or run.deny(reason=...)]\n")
+            sys.stdout.write(f"\n[waits for a decision: {names}]\n")
+            sys.stdout.flush()
         case ev.ReplyEndEvent():
             sys.stdout.write(f"\n[{event.finished_reason}]\n")
             sys.stdout.flush()

@@ -47,7 +47,7 @@ class NotebookKernel:
         self.kernel: Any = getattr(shell, "kernel", None)
         self.page_seen = False
         self.tap = EarlyTap(self.kernel)
-        self.waiter = CellWaiter(self.tap)
+        self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
         self._capture = OutputCapture(shell)
         self._capture.install()
         self._heartbeat = _Heartbeat(getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None))
@@ -160,6 +160,7 @@ class CellWaiter:
         try:
             while not ended.done():
                 await asyncio.wait({ended}, timeout=POLL_SECONDS)
+                self._look(run)
         except asyncio.CancelledError:
             run.stop(reason="the waiting cell was cancelled")
             limit = time.monotonic() + CLEAN_UP_SECONDS
@@ -190,17 +191,42 @@ class CellWaiter:
                 ended.wait(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
                 if hears and self._tap is not None:
                     self._tap.pump()
+                self._look(run)
         finally:
             pressed = self._pressed(run, hears=hears)
         if pressed:
             raise AgentStopped(_STOPPED)
         return run.is_over
 
+    def _look(self, run: Waitable) -> None:
+        """Called while the cell waits: in a notebook there is nothing to do, the card asks."""
+
     def _pressed(self, run: Waitable, *, hears: bool) -> bool:
         pressed = hears and bool(self._interrupts.pressed_at) and run in self._interrupts.runs
         if hears:
             self._interrupts.remove(run)
         return pressed
+
+
+class TerminalWaiter(CellWaiter):
+    """Waiting in a terminal IPython, where nobody can click: it asks about the calls that wait."""
+
+    def _look(self, run: Waitable) -> None:
+        """Ask, with the run's own text above: ``y`` approves, everything else is the reason of a denial."""
+        if not isinstance(run, Run) or run.status != "paused" or threading.current_thread() is not threading.main_thread():
+            return
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            answer = input("Approve? y, or a reason to deny: ")
+        except (KeyboardInterrupt, EOFError):
+            signal.signal(signal.SIGINT, handler)
+            self._interrupts.on_signal(signal.SIGINT, None)
+        else:
+            signal.signal(signal.SIGINT, handler)
+            if answer.strip().lower() in ("y", "yes"):
+                run.approve()
+            else:
+                run.deny(reason=answer.strip())
 
 
 _STOPPED = "the run was stopped and its state is kept. Run the next cell to go on from it."

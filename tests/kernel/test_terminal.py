@@ -20,6 +20,15 @@ def slow(*answers): return ScriptedModel([[story], *([say(a)] for a in answers)]
 
 agent = aw.Agent(slow('I went on.'))
 """
+ASKS = """\
+@aw.tool(confirm=True)
+def delete_rows(table: str) -> str:
+    "Delete all rows of a table."
+    return "deleted"
+
+ask = call("delete_rows", {"table": "orders"})
+cleaner = aw.Agent(ScriptedModel([[ask], [ask], [say("all done")]]), tools=[delete_rows])
+"""
 SCRIPT = """\
 import asyncio
 
@@ -68,6 +77,21 @@ def test_text_streams_and_ctrl_c_stops_the_run(terminal: Any, waits: str) -> Non
     terminal.expect(PROMPT)
     terminal.sendline("print((await aw.chat(agent, 'Go on')).text.upper())")
     terminal.expect("I WENT ON.")
+
+
+@pytest.mark.parametrize("waits", ["await run", "pass"])
+def test_a_call_that_needs_a_person_is_asked_about_in_the_terminal(terminal: Any, waits: str) -> None:
+    for line in ASKS.splitlines():
+        terminal.sendline(line)
+    terminal.sendline(f"run = aw.chat(cleaner, 'Clean up'); {waits}")
+    terminal.expect("Approve\\? y, or a reason to deny: ")
+    terminal.sendline("not before the back-up")
+    terminal.expect("Approve\\? y, or a reason to deny: ")
+    terminal.sendline("y")
+    terminal.expect("all done")
+    terminal.expect(PROMPT)
+    terminal.sendline("print([m['content'].upper() for m in cleaner.model.requests[-1].messages if m['role'] == 'tool'])")
+    terminal.expect("DENIED BY USER.*REASON: NOT BEFORE THE BACK-UP.*'DELETED'")
 
 
 def test_a_magic_cell_works_and_ctrl_c_stops_it(terminal: Any) -> None:
