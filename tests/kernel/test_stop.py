@@ -93,8 +93,8 @@ def test_a_click_that_arrives_twice_is_handled_once(front: Front, page: Page) ->
 @pytest.mark.parametrize("kind", ["awaiting", "sync", "sync in an awaiting cell"])
 def test_the_kernels_interrupt_stops_the_run_and_run_all(front: Front, page: Page, kind: str) -> None:
     cell = front.execute(CELLS[kind])
+    after = front.execute("order.append('must not run')")  # before the text: it is queued in the kernel when ■ is pressed
     page.wait_for_text()
-    after = front.execute("order.append('must not run')")
     pressed = time.monotonic()
     front.interrupt()
     reply = front.wait(cell)
