@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece
+from agent_widgets.backends import Model, ModelDelta, ModelRequest, TextPiece
 from agent_widgets.errors import ModelError, ModelSetupError
 from agent_widgets.messages import UserMsg
 from agent_widgets.models.openai_chat import OpenAIChat
@@ -21,7 +21,7 @@ KEY = "sk-very-secret-0123456789"
 HALF = chunk("half")
 
 
-async def failed(model: OpenAIChat) -> tuple[list[ModelDelta], ModelError]:
+async def failed(model: Model) -> tuple[list[ModelDelta], ModelError]:
     """What came before the failure, and the failure."""
     deltas: list[ModelDelta] = []
     try:

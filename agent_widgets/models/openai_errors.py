@@ -34,6 +34,12 @@ class Wire:
 
 
 CHAT_COMPLETIONS = Wire(answer="a chat completion", server="a Chat Completions server", limit="max_completion_tokens")
+RESPONSES = Wire(
+    answer="a response",
+    server="a server with the Responses API",
+    limit="max_output_tokens",
+    unknown=" A server that knows only Chat Completions needs OpenAIChat.",
+)
 
 
 class ServerSaidError(Exception):
