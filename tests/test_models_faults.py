@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece
+from agent_widgets.backends import Model, ModelDelta, ModelRequest, TextPiece
 from agent_widgets.errors import ModelError, ModelSetupError
 from agent_widgets.messages import UserMsg
-from agent_widgets.models.chat_errors import explain
 from agent_widgets.models.openai_chat import OpenAIChat
+from agent_widgets.models.openai_errors import explain
 from tests.models.chat_server import CALLS, STOP, USAGE, Answer, ChatServer, chunk, refusal, stream, tool
 
 ASK = ModelRequest(context=(UserMsg("user", "Hello"),))
@@ -21,7 +21,7 @@ KEY = "sk-very-secret-0123456789"
 HALF = chunk("half")
 
 
-async def failed(model: OpenAIChat) -> tuple[list[ModelDelta], ModelError]:
+async def failed(model: Model) -> tuple[list[ModelDelta], ModelError]:
     """What came before the failure, and the failure."""
     deltas: list[ModelDelta] = []
     try:

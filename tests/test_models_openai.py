@@ -12,8 +12,8 @@ import pytest
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece, ThinkingPiece, ToolCallPiece, ToolSpec, UsageReport
 from agent_widgets.errors import InputError, ModelError, ModelSetupError
 from agent_widgets.messages import UserMsg
-from agent_widgets.models.chat_errors import explain
 from agent_widgets.models.openai_chat import OpenAIChat
+from agent_widgets.models.openai_errors import explain
 from tests.models.chat_server import CALLS, STOP, USAGE, ChatServer, chunk, entry, refusal, stream, tool
 
 ASK = ModelRequest(context=(UserMsg("user", "Hello"),), instructions="Be short.")

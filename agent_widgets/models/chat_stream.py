@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import pydantic_core
 
 from agent_widgets.backends import ModelDelta, TextPiece, ThinkingPiece, ToolCallPiece, UsageReport
-
-
-class ChunkError(ValueError):
-    """A chunk that is not what Chat Completions says."""
+from agent_widgets.models.fields import ChunkError, field_of, list_of, text_of
 
 
 class ChunkReader:
@@ -58,11 +55,11 @@ class ChunkReader:
             ChunkError: it is not a chunk of a chat completion.
         """
         self.chunks += 1
-        choices = _list(chunk, "choices")
+        choices = list_of(chunk, "choices")
         for choice in choices:
-            if choice is not None and not _get(choice, "index"):  # with n > 1 only the first answer is read
+            if choice is not None and not field_of(choice, "index"):  # with n > 1 only the first answer is read
                 yield from self._choice(choice)
-        self._usage = _usage(_get(chunk, "usage")) or self._usage
+        self._usage = _usage(field_of(chunk, "usage")) or self._usage
         if self._usage and not choices and not self._reported:
             self._reported = True
             yield self._usage
@@ -79,20 +76,20 @@ class ChunkReader:
         self._calls.check()
 
     def _choice(self, choice: object) -> Iterator[ModelDelta]:
-        delta = _get(choice, "delta")
+        delta = field_of(choice, "delta")
         if delta is not None:
-            for thought in (_get(delta, "reasoning_content") or _get(delta, "reasoning"), *_parts(delta, "thinking")):
-                if text := _text(thought, "reasoning"):
+            for thought in (field_of(delta, "reasoning_content") or field_of(delta, "reasoning"), *_parts(delta, "thinking")):
+                if text := text_of(thought, "reasoning"):
                     yield ThinkingPiece(text)
-            for part in (_plain(_get(delta, "content")), *_parts(delta, "text"), _get(delta, "refusal")):
-                if text := _text(part, "content"):
+            for part in (_plain(field_of(delta, "content")), *_parts(delta, "text"), field_of(delta, "refusal")):
+                if text := text_of(part, "content"):
                     self.said = True
                     yield TextPiece(text)
-            for position, entry in enumerate(_list(delta, "tool_calls")):
+            for position, entry in enumerate(list_of(delta, "tool_calls")):
                 if entry is not None:
                     self.said = True
                     yield from self._calls.read(entry, position)
-        self.finish_reason = _text(_get(choice, "finish_reason"), "finish_reason") or self.finish_reason
+        self.finish_reason = text_of(field_of(choice, "finish_reason"), "finish_reason") or self.finish_reason
 
 
 @dataclass(slots=True)
@@ -125,11 +122,11 @@ class _Calls:
             raise ChunkError("a tool call came without a name")
 
     def read(self, entry: object, position: int) -> Iterator[ModelDelta]:
-        function = _get(entry, "function")
-        name = _text(_get(function, "name"), "a tool's name")
-        arguments = _arguments(_get(function, "arguments"))
-        call_id = _text(_get(entry, "id"), "a call's id")
-        index = _get(entry, "index")
+        function = field_of(entry, "function")
+        name = text_of(field_of(function, "name"), "a tool's name")
+        arguments = _arguments(field_of(function, "arguments"))
+        call_id = text_of(field_of(entry, "id"), "a call's id")
+        index = field_of(entry, "index")
         call = self._find(index if isinstance(index, int) else None, call_id, name, arguments, position)
         if call is None:
             call = self._start(index if isinstance(index, int) else None, call_id)
@@ -171,53 +168,30 @@ def _begins_another(call: _Call, call_id: str, name: str, arguments: str) -> boo
     return not call_id and bool(name) and bool(call.name) and (name != call.name or (bool(arguments) and call.complete()))
 
 
-def _get(value: object, key: str) -> Any:
-    if isinstance(value, str | int | float | list):
-        raise ChunkError(f"expected an object with {key!r}, got {value!r:.80}")
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value).get(key)
-    return getattr(value, key, None)
-
-
-def _list(value: object, key: str) -> Sequence[object]:
-    found = _get(value, key)
-    if found is None:
-        return ()
-    if not isinstance(found, list):
-        raise ChunkError(f"{key!r} should be a list, got {found!r:.80}")
-    return cast("list[object]", found)
-
-
-def _text(value: object, what: str) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    raise ChunkError(f"{what} should be text, got {value!r:.80}")
-
-
 def _plain(content: object) -> object:
     return None if isinstance(content, list) else content
 
 
 def _parts(delta: object, kind: str) -> Iterator[object]:
     """Mistral's way: ``content`` is a list of ``{"type": "text"|"thinking", ...}``."""
-    content: object = _get(delta, "content")
+    content: object = field_of(delta, "content")
     for part in cast("list[object]", content) if isinstance(content, list) else ():
-        if _get(part, "type") == kind:
-            value: object = _get(part, kind)
+        if field_of(part, "type") == kind:
+            value: object = field_of(part, kind)
             if isinstance(value, list):
-                yield from (_get(inner, "text") for inner in cast("list[object]", value))
+                yield from (field_of(inner, "text") for inner in cast("list[object]", value))
             else:
                 yield value
 
 
 def _arguments(value: object) -> str:
     """Text as it is; an object, as Ollama's own format has it, as JSON."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else _text(value, "a call's arguments")
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else text_of(value, "a call's arguments")
 
 
 def _usage(usage: object) -> UsageReport | None:
-    asked, answered = _get(usage, "prompt_tokens"), _get(usage, "completion_tokens")
+    asked, answered = field_of(usage, "prompt_tokens"), field_of(usage, "completion_tokens")
     if not isinstance(asked, int) or not isinstance(answered, int):
         return None
-    cached = _get(_get(usage, "prompt_tokens_details"), "cached_tokens")
+    cached = field_of(field_of(usage, "prompt_tokens_details"), "cached_tokens")
     return UsageReport(input_tokens=asked, output_tokens=answered, cache_input_tokens=cached if isinstance(cached, int) else 0)

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from agent_widgets.errors import InputError
 from agent_widgets.models.demo_script import Answer, compose
-from agent_widgets.models.openai_chat import OpenAIChat, http_library
+from agent_widgets.models.openai_chat import OpenAIChat
+from agent_widgets.models.openai_model import http_library
 
 TOKENS_PER_SECOND = 60.0
 _FIRST_TOKEN_S = 0.25

@@ -6,12 +6,16 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from agent_widgets.errors import ModelError, ModelSetupError
 
 RESUME = "What came so far is kept; resume() tries again."
+_BILLING = "Look at the provider's billing page."
+_TOO_LONG = "Begin a fresh one: Session.run(prompt, reset=True)."
+_REFUSED = "The same request would be refused again."
 _LOOKS_SECRET = re.compile(r"(?i)\b(?:sk|pk|key|gsk|xai|hf|r8)[-_][\w*.\-]{8,}|(?<=bearer )[^\s'\"]{6,}")
 _REMOVED = "[removed]"
 _SECRET_LENGTH = 4
@@ -19,7 +23,42 @@ _SERVER_FAULT = 500
 _QUOTED = 300
 
 
-def explain(error: Exception, *, model: str, address: str, silence_s: float | None, secrets: Iterable[str]) -> ModelError:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """The words in which one of OpenAI's languages is spoken of. ``unknown`` is said where a server does not know it."""
+
+    answer: str
+    server: str
+    limit: str
+    unknown: str = ""
+
+
+CHAT_COMPLETIONS = Wire(answer="a chat completion", server="a Chat Completions server", limit="max_completion_tokens")
+RESPONSES = Wire(
+    answer="a response",
+    server="a server with the Responses API",
+    limit="max_output_tokens",
+    unknown=" A server that knows only Chat Completions needs OpenAIChat.",
+)
+
+
+class ServerSaidError(Exception):
+    """What a server said inside its stream about its own failure. ``code`` is a word for programs, or ``""``."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.message, self.code = message, code
+
+
+def explain(
+    error: Exception,
+    *,
+    model: str,
+    address: str,
+    silence_s: float | None,
+    secrets: Iterable[str],
+    wire: Wire = CHAT_COMPLETIONS,
+) -> ModelError:
     """The failure as a ``ModelError`` whose cause is ``error``, both without secrets.
 
     Args:
@@ -28,11 +67,12 @@ def explain(error: Exception, *, model: str, address: str, silence_s: float | No
         address: The server's base URL.
         silence_s: The longest silence that was allowed, in seconds.
         secrets: Keys and header values that must not be shown.
+        wire: The language that was spoken.
     """
     hide = _hider(secrets)
     for link in _chain(error):
         _cleanse(link, hide)
-    kind, problem, advice = _account(error, shown_address(address), silence_s)
+    kind, problem, advice = _account(error, shown_address(address), silence_s, wire)
     failure = kind(model, hide(problem), advice, is_temporary=_is_temporary(error, kind), retry_after_s=_retry_after_s(error))
     failure.__cause__ = None if any(_holds_secret(link, hide) for link in _chain(error)) else error
     return failure
@@ -52,7 +92,7 @@ _Account = tuple[type[ModelError], str, str]
 _OTHER_LOOP: _Account = (
     ModelSetupError,
     "this client was used on another event loop before, and a client belongs to one loop.",
-    "Give OpenAIChat base_url and api_key instead of client: it then has a client for each loop.",
+    "Give base_url and api_key instead of client: the model then has a client for each loop.",
 )
 
 
@@ -62,35 +102,35 @@ def other_loop(model: str) -> ModelError:
     return kind(model, problem, advice)
 
 
-def _account(error: Exception, address: str, silence_s: float | None) -> _Account:
+def _account(error: Exception, address: str, silence_s: float | None, wire: Wire) -> _Account:
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
-        return _status_account(status, error, address)
+        return _status_account(status, error, address, wire)
     name = type(error).__name__
     if name == "APITimeoutError" or "Timeout" in name:
         return _timeout_account(error, address, silence_s)
     if isinstance(error, RuntimeError):
         return _OTHER_LOOP
     if isinstance(error, ValueError):
-        return _unreadable_account(error, address)
-    if name == "APIError":
-        return ModelError, f"{address} broke off with an error: {_said(error)}", RESUME
+        return _unreadable_account(error, address, wire)
+    if name == "APIError" or isinstance(error, ServerSaidError):
+        return _broken_off_account(error, address)
     return _connection_account(error, address)
 
 
-def _unreadable_account(error: ValueError, address: str) -> _Account:
+def _unreadable_account(error: ValueError, address: str, wire: Wire) -> _Account:
     if isinstance(error, UnicodeEncodeError):
         return ModelSetupError, "the API key holds a character that no key has.", "Copy it again, without quotes around it."
     if isinstance(error, UnicodeDecodeError):
         return ModelError, f"{address} sent bytes that are not UTF-8 text.", RESUME
-    return ModelError, f"{address} sent something that is not a chat completion: {str(error)[:200]}.", RESUME
+    return ModelError, f"{address} sent something that is not {wire.answer}: {str(error)[:200]}.", RESUME
 
 
 def _timeout_account(error: Exception, address: str, silence_s: float | None) -> _Account:
     if any("ConnectTimeout" in type(link).__name__ for link in _chain(error)):
         return ModelError, f"{address} does not answer.", f"Check the address and the network. {RESUME}"
     seconds = "too long" if silence_s is None else f"{silence_s:g} s"
-    return ModelError, f"{address} was silent for {seconds}.", f"{RESUME} A slow model needs OpenAIChat(..., timeout=seconds)."
+    return ModelError, f"{address} was silent for {seconds}.", f"{RESUME} A slow model needs a longer timeout=seconds."
 
 
 def _connection_account(error: Exception, address: str) -> _Account:
@@ -112,30 +152,46 @@ def _connection_account(error: Exception, address: str) -> _Account:
     return ModelError, f"{address} could not be reached: {chain[-1] or type(chain[-1]).__name__}.", f"Check the network. {RESUME}"
 
 
-def _status_account(status: int, error: Exception, address: str) -> _Account:
+def _status_account(status: int, error: Exception, address: str, wire: Wire) -> _Account:
     said = f'{address} answered {status}: "{_said(error)}"'
     code = str(getattr(error, "code", "") or "")
     match status:
         case 401 | 403:
             return ModelSetupError, f"the key was refused. {said}", "Check OPENAI_API_KEY (or api_key=) and its rights."
-        case 404:
-            return ModelSetupError, f"no such model or address. {said}", "Check the model's name and base_url (most end in /v1)."
-        case 429 if "quota" in code or "billing" in code:
-            return ModelSetupError, f"the account has nothing left to spend. {said}", "Look at the provider's billing page."
+        case 404 | 405 | 501:
+            advice = f"Check the model's name and base_url (most end in /v1).{wire.unknown}"
+            return ModelSetupError, f"no such model or address. {said}", advice
+        case 429 if _is_about_money(code):
+            return ModelSetupError, f"the account has nothing left to spend. {said}", _BILLING
         case 429:
             return ModelError, f"too many requests. {said}", f"Wait{_wait(error)}. {RESUME}"
         case 400 if "context" in code or re.search(r"context (size|length|window)", said):
-            return (
-                ModelError,
-                f"the conversation is too long for this model. {said}",
-                "Begin a fresh one: Session.run(prompt, reset=True).",
-            )
+            return ModelError, f"the conversation is too long for this model. {said}", _TOO_LONG
         case 408 | 504:
             return ModelError, f"the server gave up waiting. {said}", RESUME
         case _ if status >= _SERVER_FAULT:
             return ModelError, f"the server has a problem. {said}", f"Wait a little. {RESUME}"
         case _:
-            return ModelError, f"the request was refused. {said}", "The same request would be refused again."
+            return ModelError, f"the request was refused. {said}", _REFUSED
+
+
+def _broken_off_account(error: Exception, address: str) -> _Account:
+    """The failure came after the 200: its kind is in the server's ``code`` only."""
+    said = f"{address} broke off with an error: {_said(error)}"
+    code = str(getattr(error, "code", "") or "")
+    if _is_about_money(code):
+        return ModelSetupError, f"the account has nothing left to spend. {said}", _BILLING
+    if "rate_limit" in code:
+        return ModelError, f"too many requests. {said}", f"Wait a little. {RESUME}"
+    if "context" in code:
+        return ModelError, f"the conversation is too long for this model. {said}", _TOO_LONG
+    if "invalid" in code or "policy" in code:
+        return ModelError, f"the request was refused. {said}", _REFUSED
+    return ModelError, said, RESUME
+
+
+def _is_about_money(code: str) -> bool:
+    return "quota" in code or "billing" in code
 
 
 def _wait(error: Exception) -> str:
