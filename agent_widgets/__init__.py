@@ -4,7 +4,7 @@ The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
     backends, loops, decisions, waiting, runs                      the protocols, and one reply being carried out
-    tools, models/, memory, answers, reasoning, agent              our own agent
+    schemas, tools, models/, memory, results, answers, reasoning, agent    our own agent
     adapters/                                                      other people's agents
     pacing, store, sessions                                        when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent_widgets import events as ev
+from agent_widgets import results
 from agent_widgets.answers import Answer
 from agent_widgets.backends import (
     Emit,
@@ -23,8 +24,6 @@ from agent_widgets.errors import ModelError
 from agent_widgets.loops import together
 from agent_widgets.memory import Memory
 from agent_widgets.messages import (
-    Base64Source,
-    DataBlock,
     ErrorInfo,
     FinishedReason,
     JsonObject,
@@ -33,15 +32,11 @@ from agent_widgets.messages import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    ToolResultState,
     new_id,
 )
-from agent_widgets.state import INTERRUPTED_TEXT, valid_arguments
+from agent_widgets.state import valid_arguments
 from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink
 from agent_widgets.transcript import closing
-
-DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
-"""What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""
 
 MAX_RETRIES = 2
 """How often a model call that fails for a while (429, 5xx, no connection) is tried again before the reply ends with the error."""
@@ -186,33 +181,32 @@ class ReplyLoop:
         self._memory.apply(decisions)
         for result in decisions.confirm_results:
             if not result.confirmed:
-                text = DENIED_TEXT.format(name=result.tool_call.name) + (f"\nReason: {result.reason}" if result.reason else "")
-                self._say_result(result.tool_call, "denied", text, {"reason": result.reason} if result.reason else {})
+                self._say(*results.denied(self._reply_id, result.tool_call, result.reason))
             elif result.rules:
                 self._memory.allow(result.rules)
         await self._run([result.tool_call for result in decisions.confirm_results if result.confirmed])
         if not self._pauses_or_ends():
             await self._steps()
 
-    async def _take(self, results: tuple[ToolResultBlock, ...]) -> None:
+    async def _take(self, given: tuple[ToolResultBlock, ...]) -> None:
         """Results from outside."""
-        for result in results:
-            call = ToolCallBlock(id=result.id, name=result.name)
-            self._say_result(call, result.state if result.state != "running" else "success", result.text(), {})
+        for result in given:
+            state = result.state if result.state != "running" else "success"
+            self._say(results.started(self._reply_id, ToolCallBlock(id=result.id, name=result.name)))
+            self._say(*results.given(self._reply_id, result.id, state, (TextBlock(result.text()),), {}))
         if not self._pauses_or_ends():
             await self._steps()
 
     async def _run(self, calls: Sequence[ToolCallBlock]) -> None:
-        by_id = {call.id: call for call in calls}
         await together(
             {call.id: self._call(call) for call in calls},
             patience=TOOL_CLEAN_UP_SECONDS,
-            left_behind=lambda call_id: self._say_interrupted(by_id[call_id], still_running=True),
+            left_behind=lambda call_id: self._say(*results.interrupted(self._reply_id, call_id, still_running=True)),
         )
 
     async def _call(self, call: ToolCallBlock) -> None:
         """Run one tool. A stop says what is known of it, and goes on up."""
-        self._say(ev.ToolResultStartEvent(reply_id=self._reply_id, tool_call_id=call.id, tool_call_name=call.name))
+        self._say(results.started(self._reply_id, call))
         tool = self._tools.get(call.name)
         if tool is None:
             outcome = failed(f"There is no tool called {call.name!r}. There are: {', '.join(self._tools) or 'none'}.")
@@ -221,13 +215,9 @@ class ReplyLoop:
             try:
                 outcome = await tool.execute(call.input)
             except asyncio.CancelledError as error:
-                self._say_interrupted(call, still_running=STILL_RUNNING in error.args)
+                self._say(*results.interrupted(self._reply_id, call.id, still_running=STILL_RUNNING in error.args))
                 raise
-        for block in outcome.content:
-            self._say_block(call.id, block)
-        self._say(
-            ev.ToolResultEndEvent(reply_id=self._reply_id, tool_call_id=call.id, state=outcome.state, metadata=outcome.metadata)
-        )
+        self._say(*results.given(self._reply_id, call.id, outcome.state, outcome.content, outcome.metadata))
 
     def _sink_for(self, call_id: str) -> Callable[[str, JsonObject], None]:
         """Takes what the tool prints, from any thread."""
@@ -242,44 +232,17 @@ class ReplyLoop:
 
     # -- saying -------------------------------------------------------------------------------------------------
 
-    def _say(self, event: ev.Event) -> None:
+    def _say(self, *events: ev.Event) -> None:
         """Log first, remember second."""
-        if not self._over:
-            self._emit(event)
-            self._memory.apply(event)
-
-    def _say_block(self, call_id: str, block: TextBlock | DataBlock) -> None:
-        if isinstance(block, TextBlock):
-            self._say(ev.ToolResultTextDeltaEvent(reply_id=self._reply_id, tool_call_id=call_id, delta=block.text))
-            return
-        source = block.source
-        data, url = (source.data, None) if isinstance(source, Base64Source) else (None, source.url)
-        self._say(
-            ev.ToolResultDataDeltaEvent(
-                reply_id=self._reply_id, tool_call_id=call_id, block_id=block.id, media_type=source.media_type, data=data, url=url
-            )
-        )
-
-    def _say_result(self, call: ToolCallBlock, state: ToolResultState, text: str, metadata: JsonObject) -> None:
-        reply_id = self._reply_id
-        self._say(ev.ToolResultStartEvent(reply_id=reply_id, tool_call_id=call.id, tool_call_name=call.name))
-        self._say(ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call.id, delta=text))
-        self._say(ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call.id, state=state, metadata=metadata))
-
-    def _say_interrupted(self, call: ToolCallBlock, *, still_running: bool) -> None:
-        text = INTERRUPTED_TEXT + (
-            "\nIt could not be ended and is still running: its effects may still happen." if still_running else ""
-        )
-        self._say(ev.ToolResultTextDeltaEvent(reply_id=self._reply_id, tool_call_id=call.id, delta=text))
-        metadata: JsonObject = {"still_running": True} if still_running else {}
-        self._say(ev.ToolResultEndEvent(reply_id=self._reply_id, tool_call_id=call.id, state="interrupted", metadata=metadata))
+        for event in events:
+            if not self._over:
+                self._emit(event)
+                self._memory.apply(event)
 
     def _close(self, reason: FinishedReason, error: ErrorInfo | None = None, metadata: JsonObject | None = None) -> None:
         """End what is open, then the reply; nothing if no reply is open."""
         if not self._memory.state.reply_id:
             return
         session_id = self._memory.session_id
-        for event in closing(
-            self._memory.transcript, session_id=session_id, finished_reason=reason, error=error, metadata=metadata
-        ):
-            self._say(event)
+        closed = closing(self._memory.transcript, session_id=session_id, finished_reason=reason, error=error, metadata=metadata)
+        self._say(*closed)

@@ -11,9 +11,7 @@ import concurrent.futures
 import contextvars
 import inspect
 import traceback
-import typing
-import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast, overload
@@ -25,6 +23,7 @@ import pydantic_core
 from agent_widgets.backends import ToolSpec
 from agent_widgets.errors import InputError, ToolDefinitionError
 from agent_widgets.messages import DataBlock, JsonObject, TextBlock, ToolResultState
+from agent_widgets.schemas import arguments_of, faults
 
 MAX_OUTPUT_CHARACTERS = 50_000
 """A longer result is cut, with its size said: it would fill the model's context."""
@@ -99,7 +98,7 @@ class Tool:
         try:
             values = self.arguments.model_validate_json(arguments or "{}")
         except pydantic.ValidationError as error:
-            return failed(f"The arguments do not fit {self.name}: {_faults(error)}")
+            return failed(f"The arguments do not fit {self.name}: {faults(error)}")
         given = {name: getattr(values, name) for name in type(values).model_fields}
         stopping = _StopSignal()
         _stopping.set(stopping)
@@ -174,44 +173,8 @@ def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> T
             "Write one sentence: what it does, and what it gives back.",
         )
     return Tool(
-        name=tool_name, description=description, function=function, arguments=_arguments_of(function, tool_name), confirm=confirm
+        name=tool_name, description=description, function=function, arguments=arguments_of(function, tool_name), confirm=confirm
     )
-
-
-def _arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic.BaseModel]:
-    """A pydantic model of the parameters: its schema goes to the model, and it validates what comes back."""
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-        parameters = inspect.signature(function).parameters.values()
-    except (NameError, TypeError, ValueError) as error:
-        raise ToolDefinitionError(tool_name, f"its signature cannot be read: {error}") from error
-    fields: dict[str, Any] = {}
-    for parameter in parameters:
-        _check_parameter(parameter, hints, tool_name)
-        fields[parameter.name] = (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)
-    try:
-        with warnings.catch_warnings():
-            # A parameter may be called json, schema or copy.
-            warnings.filterwarnings("ignore", "Field name .* shadows", UserWarning)
-            made = pydantic.create_model(tool_name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
-        made.model_json_schema()
-    except (NameError, TypeError, ValueError, pydantic.errors.PydanticUserError) as error:
-        reason = str(error).split("\n", maxsplit=1)[0]
-        raise ToolDefinitionError(tool_name, f"its annotations cannot be sent to a model as JSON: {reason}") from error
-    return made
-
-
-def _check_parameter(parameter: inspect.Parameter, hints: Mapping[str, object], tool_name: str) -> None:
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-        raise ToolDefinitionError(
-            tool_name, f"a model gives arguments by name, so {parameter} cannot be filled. Name each parameter."
-        )
-    if parameter.name not in hints:
-        raise ToolDefinitionError(
-            tool_name,
-            f"the parameter {parameter.name!r} has no annotation. "
-            f"Write for example  {parameter.name}: str  to tell a model what to send.",
-        )
 
 
 async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> object:
@@ -282,10 +245,3 @@ def _cut(text: str) -> str:
     if len(text) <= MAX_OUTPUT_CHARACTERS:
         return text
     return f"{text[:MAX_OUTPUT_CHARACTERS]}\n[cut: {MAX_OUTPUT_CHARACTERS:,} of {len(text):,} characters are shown]"
-
-
-def _faults(error: pydantic.ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
-        for fault in error.errors(include_url=False)
-    )

@@ -22,7 +22,7 @@ from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputErr
 from agent_widgets.loops import LoopThread
 from agent_widgets.messages import Msg, PermissionRule, ToolCallBlock, ToolResultBlock, UserMsg
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, think, wait
-from agent_widgets.reasoning import DENIED_TEXT
+from agent_widgets.results import DENIED_TEXT
 from agent_widgets.runs import Run
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
 from agent_widgets.tools import stop_requested, tool
