@@ -4,7 +4,8 @@ The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
     backends, loops, decisions, waiting, runs                      the protocols, and one reply being carried out
-    schemas, tools, models/, memory, results, answers, reasoning, agent    our own agent
+    schemas, tools, permissions, models/, memory                   our own agent: its parts
+    results, answers, reasoning, agent                             and its loop
     adapters/                                                      other people's agents
     pacing, store, sessions                                        when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■
@@ -45,6 +46,7 @@ from agent_widgets.messages import (
     DataBlock,
     HintBlock,
     Msg,
+    PermissionRule,
     SystemMsg,
     TextBlock,
     ThinkingBlock,
@@ -79,6 +81,7 @@ __all__ = [
     "ModelSetupError",
     "Msg",
     "NotWaitingError",
+    "PermissionRule",
     "ReplyEndEvent",
     "RequireExternalExecutionEvent",
     "RequireUserConfirmEvent",

@@ -18,8 +18,9 @@ from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
 from agent_widgets.loops import LoopThread
 from agent_widgets.memory import Memory
-from agent_widgets.messages import AssistantMsg, JsonObject, Msg, TextBlock
+from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock
 from agent_widgets.models import resolve
+from agent_widgets.permissions import checked
 from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.runs import Listener, Run, current_run
 from agent_widgets.state import AgentState
@@ -48,6 +49,7 @@ class Agent:
         instructions: str = "",
         tools: Sequence[Tool | Callable[..., Any]] = (),
         state: AgentState | None = None,
+        permissions: Literal["ask"] | Sequence[PermissionRule] = "ask",
         max_steps: int = 20,
         on_interrupt: Literal["reply", "raise"] = "reply",
         base_url: str | None = None,
@@ -62,6 +64,10 @@ class Agent:
             instructions: The system message.
             tools: Functions, or functions with ``@tool``.
             state: Go on from this state.
+            permissions: "ask": calls of a tool with ``confirm=True`` are asked about, all others run. Or a list of
+                ``PermissionRule(tool_name, rule_content, behavior)``, which decide before that: deny beats ask beats allow.
+                ``rule_content`` is a glob on ``argument=value`` (``"table=staging_*"``), ``None`` means every call; see
+                ``agent_widgets.permissions``. The rules in ``agent.state.rules`` ("always allow") count as well.
             max_steps: Model calls in one reply, at most.
             on_interrupt: What ``reply`` does when it was stopped: "reply" gives a message with ``_is_interrupted``,
                 "raise" raises ``AgentInterruptedError``. The state is the same.
@@ -81,6 +87,7 @@ class Agent:
         self.instructions = instructions
         self.model = resolve(model, base_url=base_url, api_key=api_key)
         self.tools = by_name(tools)
+        self.permissions = checked(permissions)
         self.max_steps = max_steps
         self.on_interrupt = on_interrupt
         self._memory = Memory()
@@ -111,6 +118,19 @@ class Agent:
         state = load_state(saved)
         with self._claimed():
             self._memory.load(state)
+
+    def forget_rule(self, rule: PermissionRule | str) -> int:
+        """Take back rules of ``state.rules``, such as those of "always allow". Calls that already run are left alone.
+
+        Any thread, any time. ``permissions`` stays as it was given.
+
+        Args:
+            rule: One of ``state.rules``, or a tool's name: all its rules.
+
+        Returns:
+            How many were taken back; 0 if there was none.
+        """
+        return self._memory.forget(lambda held: rule in (held, held.tool_name))
 
     # -- replies ------------------------------------------------------------------------------------------------
 
@@ -249,6 +269,7 @@ class Agent:
             memory=self._memory,
             model=self.model,
             tools=self.tools,
+            permissions=self.permissions,
             instructions=self.instructions,
             max_steps=self.max_steps,
             emit=emit,

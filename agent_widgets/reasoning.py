@@ -34,7 +34,7 @@ from agent_widgets.messages import (
     ToolResultBlock,
     new_id,
 )
-from agent_widgets.state import valid_arguments
+from agent_widgets.permissions import Verdict, suggested, told, verdict
 from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink
 from agent_widgets.transcript import closing
 
@@ -58,6 +58,7 @@ class ReplyLoop:
         memory: Memory,
         model: Model,
         tools: dict[str, Tool],
+        permissions: tuple[PermissionRule, ...] = (),
         instructions: str = "",
         max_steps: int,
         emit: Emit,
@@ -67,6 +68,7 @@ class ReplyLoop:
         self._memory = memory
         self._model = model
         self._tools = tools
+        self._permissions = permissions
         self._instructions = instructions
         self._max_steps = max_steps
         self._emit = emit
@@ -162,29 +164,41 @@ class ReplyLoop:
     # -- acting -------------------------------------------------------------------------------------------------
 
     async def _act(self, calls: Sequence[ToolCallBlock]) -> None:
-        """Ask about the calls that need a person, and run the others meanwhile."""
-        asking = [call for call in calls if self._must_ask(call)]
-        if asking:
-            asked = tuple(replace(call, state="asking", suggested_rules=(PermissionRule(call.name),)) for call in asking)
+        """Refuse the calls that a rule denies, ask about those that need a person, and run the others meanwhile."""
+        verdicts = self._judged(calls)
+        asked = tuple(
+            replace(call, state="asking", suggested_rules=suggested(call, verdicts[call.id][1]))
+            for call in calls
+            if verdicts[call.id][0] == "ask"
+        )
+        if asked:
             self._say(ev.RequireUserConfirmEvent(reply_id=self._reply_id, tool_calls=asked))
-        await self._run([call for call in calls if call not in asking])
+        await self._run([call for call in calls if verdicts[call.id][0] == "allow"])
 
-    def _must_ask(self, call: ToolCallBlock) -> bool:
-        tool = self._tools.get(call.name)
-        if tool is None or not tool.confirm or valid_arguments(call.input) != call.input:
-            return False
-        rules = self._memory.state.rules
-        return not any(r.tool_name == call.name and r.rule_content is None and r.behavior == "allow" for r in rules)
+    def _judged(self, calls: Sequence[ToolCallBlock]) -> dict[str, tuple[Verdict, PermissionRule | None]]:
+        """What the rules say about each call, by id. The results of the denied ones are said here."""
+        rules = (*self._permissions, *self._memory.state.rules)
+        verdicts = {call.id: verdict(call, self._tools.get(call.name), rules) for call in calls}
+        for call in calls:
+            decided, rule = verdicts[call.id]
+            if decided == "deny" and rule is not None:
+                self._say(*results.denied_by_rule(self._reply_id, call, told(rule)))
+        return verdicts
 
     async def _act_on(self, decisions: ev.UserConfirmResultEvent) -> None:
-        """Refuse what was denied, run what was approved, and go on unless other calls still wait."""
+        """Refuse what was denied, run what was approved, and go on unless other calls still wait.
+
+        A rule that denies also beats an approval: the arguments may have been edited, or the rule may be new.
+        """
         self._memory.apply(decisions)
         for result in decisions.confirm_results:
             if not result.confirmed:
                 self._say(*results.denied(self._reply_id, result.tool_call, result.reason))
             elif result.rules:
                 self._memory.allow(result.rules)
-        await self._run([result.tool_call for result in decisions.confirm_results if result.confirmed])
+        approved = [result.tool_call for result in decisions.confirm_results if result.confirmed]
+        verdicts = self._judged(approved)
+        await self._run([call for call in approved if verdicts[call.id][0] != "deny"])
         if not self._pauses_or_ends():
             await self._steps()
 

@@ -11,6 +11,9 @@ from agent_widgets.state import INTERRUPTED_TEXT
 DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
 """What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""
 
+DENIED_BY_RULE_TEXT = "Permission to use {name} has been denied"
+"""What the model reads for a call that a rule denies: AgentScope 2's text."""
+
 STILL_RUNNING_TEXT = "It could not be ended and is still running: its effects may still happen."
 
 
@@ -33,6 +36,12 @@ def denied(reply_id: str, call: ToolCallBlock, reason: str) -> Iterable[ev.Event
     text = DENIED_TEXT.format(name=call.name) + (f"\nReason: {reason}" if reason else "")
     yield started(reply_id, call)
     yield from given(reply_id, call.id, "denied", (TextBlock(text),), {"reason": reason} if reason else {})
+
+
+def denied_by_rule(reply_id: str, call: ToolCallBlock, rule: str) -> Iterable[ev.Event]:
+    """A whole result: a rule refused the call. ``rule`` tells the person which."""
+    yield started(reply_id, call)
+    yield from given(reply_id, call.id, "denied", (TextBlock(DENIED_BY_RULE_TEXT.format(name=call.name)),), {"reason": rule})
 
 
 def interrupted(reply_id: str, call_id: str, *, still_running: bool) -> Iterable[ev.Event]:

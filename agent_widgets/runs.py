@@ -214,7 +214,8 @@ class Run:
         Args:
             call_id: Which call; ``None``: all that wait.
             arguments: New arguments, as a dict or JSON text.
-            always: Also allow this tool from now on in this conversation.
+            always: Also allow this tool from now on in this conversation: a rule in ``agent.state.rules``, which
+                ``agent.forget_rule`` takes back. Nothing where a rule of ``permissions`` asks, because that one wins.
 
         Raises:
             InputError: ``arguments`` is not a JSON object.

@@ -34,6 +34,7 @@ NAMES = [
     "ModelSetupError",
     "Msg",
     "NotWaitingError",
+    "PermissionRule",
     "ReplyEndEvent",
     "RequireExternalExecutionEvent",
     "RequireUserConfirmEvent",
@@ -62,8 +63,8 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (
         aw.Agent,
         (
-            "(model=None, *, name='assistant', instructions='', tools=(), state=None, max_steps=20, on_interrupt='reply', "
-            "base_url=None, api_key=None)"
+            "(model=None, *, name='assistant', instructions='', tools=(), state=None, permissions='ask', max_steps=20, "
+            "on_interrupt='reply', base_url=None, api_key=None)"
         ),
     ),
     (aw.Agent.reply, "(self, inputs=None)"),
@@ -71,6 +72,8 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Agent.__call__, "(self, inputs=None)"),
     (aw.Agent.reply_sync, "(self, inputs=None)"),
     (aw.Agent.interrupt, "(self, after='now', reason='')"),
+    (aw.Agent.forget_rule, "(self, rule)"),
+    (aw.PermissionRule, "(tool_name, rule_content=None, behavior='allow', source='user')"),
     (aw.Agent.handle_interrupt, "(self, reason)"),
     (aw.chat, "(agent, prompt=None, *, session=None, on_confirm='ask', deadline=None)"),
     (aw.Run.stop, "(self, after='now', reason='', *, source='code', raises=None)"),
