@@ -3,7 +3,7 @@
 The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
-    backends, loops, decisions, waiting, runs                      the protocols, and one reply being carried out
+    backends, budgets, loops, decisions, waiting, runs             the protocols, and one reply being carried out
     schemas, tools, permissions, models/, memory                   our own agent: its parts
     results, answers, reasoning, agent                             and its loop
     adapters/                                                      other people's agents
@@ -15,6 +15,7 @@ The rooms, from the bottom up; a module imports only from those before it::
 from __future__ import annotations
 
 from agent_widgets.agent import Agent
+from agent_widgets.budgets import Budget
 from agent_widgets.chat import chat
 from agent_widgets.errors import (
     AgentBusyError,
@@ -69,6 +70,7 @@ __all__ = [
     "AgentStopped",
     "AgentWidgetsError",
     "AssistantMsg",
+    "Budget",
     "ConfirmResult",
     "ConfirmationRequiredError",
     "DataBlock",

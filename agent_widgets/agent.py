@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from agent_widgets import events as ev
 from agent_widgets.backends import Emit, Inputs, Model
+from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
 from agent_widgets.loops import LoopThread
@@ -50,6 +51,7 @@ class Agent:
         tools: Sequence[Tool | Callable[..., Any]] = (),
         state: AgentState | None = None,
         permissions: Literal["ask"] | Sequence[PermissionRule] = "ask",
+        budget: Budget | None = None,
         max_steps: int = 20,
         on_interrupt: Literal["reply", "raise"] = "reply",
         base_url: str | None = None,
@@ -68,6 +70,7 @@ class Agent:
                 ``PermissionRule(tool_name, rule_content, behavior)``, which decide before that: deny beats ask beats allow.
                 ``rule_content`` is a glob on ``argument=value`` (``"table=staging_*"``), ``None`` means every call; see
                 ``agent_widgets.permissions``. The rules in ``agent.state.rules`` ("always allow") count as well.
+            budget: What each reply may use before it is stopped; ``chat(budget=…)`` replaces it for one run.
             max_steps: Model calls in one reply, at most.
             on_interrupt: What ``reply`` does when it was stopped: "reply" gives a message with ``_is_interrupted``,
                 "raise" raises ``AgentInterruptedError``. The state is the same.
@@ -88,6 +91,7 @@ class Agent:
         self.model = resolve(model, base_url=base_url, api_key=api_key)
         self.tools = by_name(tools)
         self.permissions = checked(permissions)
+        self.budget = checked_budget(budget)
         self.max_steps = max_steps
         self.on_interrupt = on_interrupt
         self._memory = Memory()
@@ -240,6 +244,7 @@ class Agent:
             loop=asyncio.get_running_loop(),
             session_id=self.state.session_id,
             keeps_pause=False,
+            budget=self.budget,
             transcript=self.paused_reply(inputs),
         )
         if listener is not None:

@@ -46,7 +46,7 @@ class Memory:
         state = state.repair()
         self.session_id = state.session_id
         if state.reply_id:
-            opened = TranscriptBuilder(Transcript(message=state.context[-1]))
+            opened = TranscriptBuilder(Transcript(message=state.context[-1], steps=state.cur_iter))
             held = _Held(state.context[:-1], opened, state.cur_iter, state.rules)
         else:
             held = _Held(state.context, None, 0, state.rules)

@@ -74,10 +74,14 @@ class ReplyLoop:
         self._emit = emit
         self._ends_after_step = ends_after_step
         self._reply_id = memory.state.reply_id
+        self._leg: asyncio.Task[object] | None = None
+        self._cancels = 0
         self._over = False
 
     async def carry(self, inputs: Inputs) -> None:
         """Until the reply ends or pauses. Cancelled or failing, it closes what is open, then raises."""
+        self._leg = asyncio.current_task()
+        self._cancels = self._leg.cancelling() if self._leg else 0
         try:
             match inputs:
                 case ev.UserInterruptEvent():
@@ -114,12 +118,19 @@ class ReplyLoop:
             if not calls:
                 self._close("completed")
                 return
+            self._give_way()
             await self._act(calls)
             if self._pauses_or_ends():
                 return
         self._close("exceed_max_iters")
 
+    def _give_way(self) -> None:
+        """Raise the cancel that the last event brought, a budget's: an await may be far, and nothing may begin before it."""
+        if self._leg is not None and self._leg.cancelling() > self._cancels:
+            raise asyncio.CancelledError
+
     def _pauses_or_ends(self) -> bool:
+        self._give_way()
         if self._memory.transcript.waiting:
             return True
         if self._ends_after_step():
@@ -137,6 +148,7 @@ class ReplyLoop:
             tools=tuple(tool.spec for tool in self._tools.values()),
         )
         self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name))
+        self._give_way()
         taken = {block.id for message in request.context for block in message.content if isinstance(block, ToolCallBlock)}
         answer = Answer(self._say, self._reply_id, taken)
         await self._ask(request, answer)
@@ -227,6 +239,7 @@ class ReplyLoop:
         else:
             output_sink.set(self._sink_for(call.id))
             try:
+                self._give_way()
                 outcome = await tool.execute(call.input)
             except asyncio.CancelledError as error:
                 self._say(*results.interrupted(self._reply_id, call.id, still_running=STILL_RUNNING in error.args))
