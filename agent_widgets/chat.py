@@ -128,8 +128,8 @@ def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) ->
         case "deny":
             run.deny(reason="Denied by the notebook's own policy (on_confirm='deny').")
         case "raise":
-            error = ConfirmationRequiredError(tuple(call.name for call in run.transcript.waiting))
-            run.stop(reason="a call needs a confirmation", raises=error)
+            if asking := tuple(call.name for call in run.transcript.waiting if call.state == "asking"):
+                run.stop(reason="a call needs a confirmation", raises=ConfirmationRequiredError(asking))
         case "ask":
             if notebook is None or not (notebook.anybody_there or notebook.is_terminal):
                 run.deny(reason=NOBODY_THERE)
@@ -208,6 +208,10 @@ def _print(_run: Run, event: ev.Event | None) -> None:
         case ev.RequireUserConfirmEvent():
             names = ", ".join(f"{call.name}({call.input})" for call in event.tool_calls)
             sys.stdout.write(f"\n[waits for a decision: {names}]\n")
+            sys.stdout.flush()
+        case ev.RequireExternalExecutionEvent():
+            calls = ", ".join(f"run.answer({call.id!r}, …) for {call.name}({call.input})" for call in event.tool_calls)
+            sys.stdout.write(f"\n[waits for a result: {calls}]\n")
             sys.stdout.flush()
         case ev.ReplyEndEvent():
             sys.stdout.write(f"\n[{event.finished_reason}]\n")

@@ -91,6 +91,11 @@ def check_inputs(inputs: Inputs, state: AgentState, agent_name: str) -> None:
         case _:
             if waiting := state.waiting():
                 names = ", ".join(call.name for call in waiting)
+                if all(call.state == "submitted" for call in waiting):
+                    raise NotWaitingError(
+                        f"{agent_name} waits for the result of {names} from outside. "
+                        "Give it first (run.answer(…) or ExternalExecutionResultEvent), or end the reply with interrupt()."
+                    )
                 raise NotWaitingError(
                     f"{agent_name} waits for a decision about {names}. "
                     "Approve or deny first (UserConfirmResultEvent), or end the reply with interrupt()."

@@ -29,13 +29,12 @@ from agent_widgets.messages import (
     JsonObject,
     Msg,
     PermissionRule,
-    TextBlock,
     ToolCallBlock,
     ToolResultBlock,
     new_id,
 )
 from agent_widgets.permissions import Verdict, suggested, told, verdict
-from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink
+from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink, succeeded
 from agent_widgets.transcript import closing
 
 MAX_RETRIES = 2
@@ -185,7 +184,7 @@ class ReplyLoop:
         )
         if asked:
             self._say(ev.RequireUserConfirmEvent(reply_id=self._reply_id, tool_calls=asked))
-        await self._run([call for call in calls if verdicts[call.id][0] == "allow"])
+        await self._execute([call for call in calls if verdicts[call.id][0] == "allow"])
 
     def _judged(self, calls: Sequence[ToolCallBlock]) -> dict[str, tuple[Verdict, PermissionRule | None]]:
         """What the rules say about each call, by id. The results of the denied ones are said here."""
@@ -210,18 +209,36 @@ class ReplyLoop:
                 self._memory.allow(result.rules)
         approved = [result.tool_call for result in decisions.confirm_results if result.confirmed]
         verdicts = self._judged(approved)
-        await self._run([call for call in approved if verdicts[call.id][0] != "deny"])
+        await self._execute([call for call in approved if verdicts[call.id][0] != "deny"])
         if not self._pauses_or_ends():
             await self._steps()
 
     async def _take(self, given: tuple[ToolResultBlock, ...]) -> None:
-        """Results from outside."""
+        """Results from outside; they have been begun where the call was handed out."""
+        begun = {block.id for block in self._memory.transcript.message.content if isinstance(block, ToolResultBlock)}
         for result in given:
+            if result.id not in begun:
+                self._say(results.started(self._reply_id, ToolCallBlock(id=result.id, name=result.name)))
             state = result.state if result.state != "running" else "success"
-            self._say(results.started(self._reply_id, ToolCallBlock(id=result.id, name=result.name)))
-            self._say(*results.given(self._reply_id, result.id, state, (TextBlock(result.text()),), {}))
+            content = succeeded(result.output or "").content  # cut when it is huge, as a tool's own
+            self._say(*results.given(self._reply_id, result.id, state, content, result.metadata))
         if not self._pauses_or_ends():
             await self._steps()
+
+    async def _execute(self, calls: Sequence[ToolCallBlock]) -> None:
+        """Hand out the calls that are done outside, and run the others meanwhile."""
+        outside = [call for call in calls if self._is_done_outside(call)]
+        for call in outside:
+            self._say(results.started(self._reply_id, call))
+            self._give_way()
+            handed_out = (replace(call, state="submitted"),)
+            self._say(ev.RequireExternalExecutionEvent(reply_id=self._reply_id, tool_calls=handed_out))
+        await self._run([call for call in calls if call not in outside])
+
+    def _is_done_outside(self, call: ToolCallBlock) -> bool:
+        """Not if its arguments do not fit: then trying to run it tells the model."""
+        tool = self._tools.get(call.name)
+        return tool is not None and tool.external and tool.misfit(call.input) is None
 
     async def _run(self, calls: Sequence[ToolCallBlock]) -> None:
         await together(

@@ -79,6 +79,7 @@ class Tool:
     function: Callable[..., Any]
     arguments: type[pydantic.BaseModel]
     confirm: bool = False
+    external: bool = False
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - whatever the function gives
         """Call the function itself, as if it were no tool."""
@@ -93,12 +94,19 @@ class Tool:
             part.pop("title", None)
         return ToolSpec(name=self.name, description=self.description, parameters=schema)
 
-    async def execute(self, arguments: str) -> ToolOutcome:
-        """Run it with ``arguments``, JSON text. A failure is an outcome, not an exception; a cancel is raised."""
+    def misfit(self, arguments: str) -> ToolOutcome | None:
+        """What the model is told when ``arguments``, JSON text, do not fit; ``None`` when they do."""
         try:
-            values = self.arguments.model_validate_json(arguments or "{}")
+            self.arguments.model_validate_json(arguments or "{}")
         except pydantic.ValidationError as error:
             return failed(f"The arguments do not fit {self.name}: {faults(error)}")
+        return None
+
+    async def execute(self, arguments: str) -> ToolOutcome:
+        """Run it with ``arguments``, JSON text. A failure is an outcome, not an exception; a cancel is raised."""
+        if wrong := self.misfit(arguments):
+            return wrong
+        values = self.arguments.model_validate_json(arguments or "{}")
         given = {name: getattr(values, name) for name in type(values).model_fields}
         stopping = _StopSignal()
         _stopping.set(stopping)
@@ -123,9 +131,9 @@ class Tool:
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
-def tool(*, name: str | None = None, confirm: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(*, name: str | None = None, confirm: bool = False, external: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, confirm: bool = False
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, confirm: bool = False, external: bool = False
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool. Its signature is the schema, its docstring tells the model when and how to use it.
 
@@ -133,13 +141,15 @@ def tool(
         function: Async (cancelled on Stop) or sync (run in a thread; see ``stop_requested``).
         name: What the model calls it; the function's name if ``None``.
         confirm: Ask a person before each call.
+        external: It is done elsewhere: the function has no body, and its signature is the schema. A call pauses the reply until
+            ``run.answer(call_id, result)`` or an ``ExternalExecutionResultEvent`` brings the result.
 
     Raises:
         ToolDefinitionError: a parameter without an annotation, ``*args``, or a docstring that says nothing.
     """
     if function is None:
-        return partial(_made, name=name, confirm=confirm)
-    return _made(function, name, confirm=confirm)
+        return partial(_made, name=name, confirm=confirm, external=external)
+    return _made(function, name, confirm=confirm, external=external)
 
 
 def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
@@ -154,14 +164,14 @@ def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     for item in tools:
         if not callable(item):  # pyright: ignore[reportUnnecessaryComparison] - untyped callers exist
             raise InputError(f"tools: {item!r} is not a function. Give functions, or functions with @tool.")
-        made = item if isinstance(item, Tool) else _made(item, None, confirm=False)
+        made = item if isinstance(item, Tool) else _made(item)
         if made.name in found:
             raise InputError(f"tools: two tools are called {made.name!r}; a model could not tell them apart. Use @tool(name=…).")
         found[made.name] = made
     return found
 
 
-def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> Tool:
+def _made(function: Callable[..., Any], name: str | None = None, *, confirm: bool = False, external: bool = False) -> Tool:
     tool_name = name or getattr(function, "__name__", type(function).__name__)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ToolDefinitionError(tool_name, "it yields, and a tool gives one result. Gather the parts and return them.")
@@ -173,7 +183,12 @@ def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> T
             "Write one sentence: what it does, and what it gives back.",
         )
     return Tool(
-        name=tool_name, description=description, function=function, arguments=arguments_of(function, tool_name), confirm=confirm
+        name=tool_name,
+        description=description,
+        function=function,
+        arguments=arguments_of(function, tool_name),
+        confirm=confirm,
+        external=external,
     )
 
 
