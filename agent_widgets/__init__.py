@@ -3,8 +3,9 @@
 The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
-    backends, loops, decisions, waiting, runs                      the protocols, and one reply being carried out
-    tools, models/, memory, answers, reasoning, agent              our own agent
+    backends, budgets, loops, decisions, waiting, runs             the protocols, and one reply being carried out
+    schemas, tools, permissions, models/, memory                   our own agent: its parts
+    results, answers, reasoning, agent                             and its loop
     adapters/                                                      other people's agents
     pacing, store, sessions                                        when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■
@@ -14,6 +15,7 @@ The rooms, from the bottom up; a module imports only from those before it::
 from __future__ import annotations
 
 from agent_widgets.agent import Agent
+from agent_widgets.budgets import Budget
 from agent_widgets.chat import chat
 from agent_widgets.errors import (
     AgentBusyError,
@@ -45,6 +47,7 @@ from agent_widgets.messages import (
     DataBlock,
     HintBlock,
     Msg,
+    PermissionRule,
     SystemMsg,
     TextBlock,
     ThinkingBlock,
@@ -67,6 +70,7 @@ __all__ = [
     "AgentStopped",
     "AgentWidgetsError",
     "AssistantMsg",
+    "Budget",
     "ConfirmResult",
     "ConfirmationRequiredError",
     "DataBlock",
@@ -79,6 +83,7 @@ __all__ = [
     "ModelSetupError",
     "Msg",
     "NotWaitingError",
+    "PermissionRule",
     "ReplyEndEvent",
     "RequireExternalExecutionEvent",
     "RequireUserConfirmEvent",

@@ -13,16 +13,18 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from agent_widgets import events as ev
-from agent_widgets.backends import Emit, Inputs, Model, messages_of
-from agent_widgets.decisions import StopLevel, check_level
-from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError, NotWaitingError
+from agent_widgets.backends import Emit, Inputs, Model
+from agent_widgets.budgets import Budget, checked_budget
+from agent_widgets.decisions import StopLevel, check_inputs, check_level
+from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
 from agent_widgets.loops import LoopThread
 from agent_widgets.memory import Memory
-from agent_widgets.messages import AssistantMsg, JsonObject, Msg, TextBlock, ToolCallBlock, ToolCallState
+from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock
 from agent_widgets.models import resolve
+from agent_widgets.permissions import checked
 from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.runs import Listener, Run, current_run
-from agent_widgets.state import AgentState, valid_arguments
+from agent_widgets.state import AgentState
 from agent_widgets.tools import Tool, by_name
 from agent_widgets.transcript import Transcript
 from agent_widgets.waiting import CLEAN_UP_SECONDS
@@ -48,6 +50,8 @@ class Agent:
         instructions: str = "",
         tools: Sequence[Tool | Callable[..., Any]] = (),
         state: AgentState | None = None,
+        permissions: Literal["ask"] | Sequence[PermissionRule] = "ask",
+        budget: Budget | None = None,
         max_steps: int = 20,
         on_interrupt: Literal["reply", "raise"] = "reply",
         base_url: str | None = None,
@@ -62,6 +66,11 @@ class Agent:
             instructions: The system message.
             tools: Functions, or functions with ``@tool``.
             state: Go on from this state.
+            permissions: "ask": calls of a tool with ``confirm=True`` are asked about, all others run. Or a list of
+                ``PermissionRule(tool_name, rule_content, behavior)``, which decide before that: deny beats ask beats allow.
+                ``rule_content`` is a glob on ``argument=value`` (``"table=staging_*"``), ``None`` means every call; see
+                ``agent_widgets.permissions``. The rules in ``agent.state.rules`` ("always allow") count as well.
+            budget: What each reply may use before it is stopped; ``chat(budget=…)`` replaces it for one run.
             max_steps: Model calls in one reply, at most.
             on_interrupt: What ``reply`` does when it was stopped: "reply" gives a message with ``_is_interrupted``,
                 "raise" raises ``AgentInterruptedError``. The state is the same.
@@ -81,6 +90,8 @@ class Agent:
         self.instructions = instructions
         self.model = resolve(model, base_url=base_url, api_key=api_key)
         self.tools = by_name(tools)
+        self.permissions = checked(permissions)
+        self.budget = checked_budget(budget)
         self.max_steps = max_steps
         self.on_interrupt = on_interrupt
         self._memory = Memory()
@@ -111,6 +122,19 @@ class Agent:
         state = load_state(saved)
         with self._claimed():
             self._memory.load(state)
+
+    def forget_rule(self, rule: PermissionRule | str) -> int:
+        """Take back rules of ``state.rules``, such as those of "always allow". Calls that already run are left alone.
+
+        Any thread, any time. ``permissions`` stays as it was given.
+
+        Args:
+            rule: One of ``state.rules``, or a tool's name: all its rules.
+
+        Returns:
+            How many were taken back; 0 if there was none.
+        """
+        return self._memory.forget(lambda held: rule in (held, held.tool_name))
 
     # -- replies ------------------------------------------------------------------------------------------------
 
@@ -213,13 +237,14 @@ class Agent:
     def _start(self, inputs: Inputs, listener: Listener | None = None) -> Run:
         if self._claim.locked() or (self._run is not None and self._run.is_busy):
             raise AgentBusyError(self.name)
-        self._check_inputs(inputs)
+        check_inputs(inputs, self.state, self.name)
         run = Run(
             self,
             inputs,
             loop=asyncio.get_running_loop(),
             session_id=self.state.session_id,
             keeps_pause=False,
+            budget=self.budget,
             transcript=self.paused_reply(inputs),
         )
         if listener is not None:
@@ -233,7 +258,7 @@ class Agent:
     async def run(self, inputs: Inputs, emit: Emit, /) -> None:
         """Carry one reply until it ends or pauses; see ``Backend``."""
         with self._claimed():
-            self._check_inputs(inputs)
+            check_inputs(inputs, self.state, self.name)
             self._run = current_run() or self._run
             self._stop_after_step = False
             await self._loop_for(emit).carry(inputs)
@@ -249,6 +274,7 @@ class Agent:
             memory=self._memory,
             model=self.model,
             tools=self.tools,
+            permissions=self.permissions,
             instructions=self.instructions,
             max_steps=self.max_steps,
             emit=emit,
@@ -257,61 +283,6 @@ class Agent:
 
     def _claimed(self) -> _Claim:
         return _Claim(self._claim, self.name)
-
-    def _check_inputs(self, inputs: Inputs) -> None:
-        """Refuse what does not fit the state, before anything is changed.
-
-        Raises:
-            NotWaitingError: a decision that nothing waits for, or a message while a reply waits.
-            InputError: not an input.
-        """
-        state = self.state
-        match inputs:
-            case ev.UserInterruptEvent():
-                pass
-            case ev.UserConfirmResultEvent():
-                calls = [result.tool_call for result in inputs.confirm_results]
-                asked = self._asked(state, inputs.reply_id, [call.id for call in calls], "asking")
-                for result, call in zip(inputs.confirm_results, calls, strict=True):
-                    if call.name != asked[call.id].name:
-                        raise InputError(
-                            f"The call {call.id!r} asks for {asked[call.id].name!r}, not for {call.name!r}. {_NOTHING}"
-                        )
-                    if result.confirmed and valid_arguments(call.input) != call.input:
-                        raise InputError(f"The arguments {call.input!r:.80} are not a JSON object. {_NOTHING}")
-            case ev.ExternalExecutionResultEvent():
-                self._asked(state, inputs.reply_id, [result.id for result in inputs.execution_results], "submitted")
-            case _:
-                if waiting := state.waiting():
-                    names = ", ".join(call.name for call in waiting)
-                    raise NotWaitingError(
-                        f"{self.name} waits for a decision about {names}. "
-                        "Approve or deny first (UserConfirmResultEvent), or end the reply with interrupt()."
-                    )
-                if inputs is not None:
-                    messages_of(inputs)
-
-    def _asked(self, state: AgentState, reply_id: str, call_ids: list[str], needed: ToolCallState) -> dict[str, ToolCallBlock]:
-        """The calls that an answer is about, by id.
-
-        Raises:
-            NotWaitingError: the answer is for another reply, or for a call that does not wait for one.
-            InputError: two answers for one call.
-        """
-        if reply_id != state.reply_id:
-            here = repr(state.reply_id) if state.reply_id else "no reply"
-            raise NotWaitingError(f"This decision is for reply {reply_id!r}; {self.name} waits in {here}. {_NOTHING}")
-        waiting = {call.id: call for call in state.waiting() if call.state == needed}
-        for call_id in call_ids:
-            if call_id not in waiting:
-                what = "a decision" if needed == "asking" else "an outside result"
-                raise NotWaitingError(f"The call {call_id!r} does not wait for {what}. {_NOTHING}")
-            if call_ids.count(call_id) > 1:
-                raise InputError(f"There are {call_ids.count(call_id)} answers for the call {call_id!r}; give one. {_NOTHING}")
-        return waiting
-
-
-_NOTHING = "Nothing was executed."
 
 
 class _Claim:

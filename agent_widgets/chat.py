@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, overload
 
 from agent_widgets import events as ev
 from agent_widgets.backends import Inputs
+from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.errors import ConfirmationRequiredError, InputError
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.messages import Msg
@@ -33,6 +34,7 @@ def chat(
     session: str | Session | None = None,
     on_confirm: OnConfirm = "ask",
     deadline: float | None = None,
+    budget: Budget | None = None,
 ) -> Run: ...
 @overload
 def chat(
@@ -42,6 +44,7 @@ def chat(
     session: str | Session | None = None,
     on_confirm: OnConfirm = "ask",
     deadline: float | None = None,
+    budget: Budget | None = None,
 ) -> Run | None: ...
 def chat(
     agent: object,
@@ -50,6 +53,7 @@ def chat(
     session: str | Session | None = None,
     on_confirm: OnConfirm = "ask",
     deadline: float | None = None,
+    budget: Budget | None = None,
 ) -> Run | None:
     """Put a run of ``agent`` into this cell; the cell ends at once, the run goes on. ``await`` it to wait for the reply.
 
@@ -61,6 +65,7 @@ def chat(
         on_confirm: Who decides about calls that need confirmation: "ask" (a person; denied at once where nobody is there),
             "deny", "allow", or "raise" (the run fails).
         deadline: Seconds after which the run is stopped, as a person would; ``None``: no limit.
+        budget: What the run may use before it is stopped, instead of the agent's own budget; ``Budget()`` lifts that one.
 
     Raises:
         InputError: not an agent, or an argument that cannot work.
@@ -69,9 +74,10 @@ def chat(
         raise InputError(f"on_confirm is {on_confirm!r}; it must be one of {', '.join(get_args(OnConfirm))}.")
     if deadline is not None and deadline <= 0:
         raise InputError(f"deadline is {deadline}; it must be a number of seconds above 0.")
+    checked_budget(budget)
     held = session if isinstance(session, Session) else session_of(agent, session)
     notebook = NotebookKernel.get()
-    start = partial(_start, held, notebook, on_confirm, deadline)
+    start = partial(_start, held, notebook, on_confirm=on_confirm, deadline=deadline, budget=budget)
     if prompt is None and held.current is not None:
         return _show_again(held, notebook, start, held.current)
     if notebook is None:
@@ -84,14 +90,15 @@ def chat(
 def _start(
     session: Session,
     notebook: NotebookKernel | None,
-    on_confirm: OnConfirm,
-    deadline: float | None,
     prompt: Inputs,
     *,
+    on_confirm: OnConfirm,
+    deadline: float | None,
+    budget: Budget | None,
     before_start: Callable[[Run], object] | None = None,
 ) -> Run:
     def go_on() -> Run:
-        start = partial(_start, session, notebook, on_confirm, deadline)
+        start = partial(_start, session, notebook, on_confirm=on_confirm, deadline=deadline, budget=budget)
         return start(None) if notebook is None else _show(session, notebook, start, None)
 
     def prepare(run: Run) -> None:
@@ -103,6 +110,7 @@ def _start(
     run = session.run(
         prompt,
         deadline=deadline,
+        budget=budget,
         waiter=notebook.waiter if notebook else None,
         on_pause=partial(_decide, notebook, on_confirm),
         before_start=prepare,
@@ -120,8 +128,8 @@ def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) ->
         case "deny":
             run.deny(reason="Denied by the notebook's own policy (on_confirm='deny').")
         case "raise":
-            error = ConfirmationRequiredError(tuple(call.name for call in run.transcript.waiting))
-            run.stop(reason="a call needs a confirmation", raises=error)
+            if asking := tuple(call.name for call in run.transcript.waiting if call.state == "asking"):
+                run.stop(reason="a call needs a confirmation", raises=ConfirmationRequiredError(asking))
         case "ask":
             if notebook is None or not (notebook.anybody_there or notebook.is_terminal):
                 run.deny(reason=NOBODY_THERE)
@@ -200,6 +208,10 @@ def _print(_run: Run, event: ev.Event | None) -> None:
         case ev.RequireUserConfirmEvent():
             names = ", ".join(f"{call.name}({call.input})" for call in event.tool_calls)
             sys.stdout.write(f"\n[waits for a decision: {names}]\n")
+            sys.stdout.flush()
+        case ev.RequireExternalExecutionEvent():
+            calls = ", ".join(f"run.answer({call.id!r}, …) for {call.name}({call.input})" for call in event.tool_calls)
+            sys.stdout.write(f"\n[waits for a result: {calls}]\n")
             sys.stdout.flush()
         case ev.ReplyEndEvent():
             sys.stdout.write(f"\n[{event.finished_reason}]\n")

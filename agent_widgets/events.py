@@ -270,8 +270,8 @@ class ToolResultDataDeltaEvent(EventBase):
 class ToolResultEndEvent(EventBase):
     """A tool's result ended.
 
-    ``metadata`` may hold ``reason`` (a person's words on a denied call), ``still_running`` (a thread that could not be
-    ended) and ``traceback`` (for the person; the model sees the message only).
+    ``metadata`` may hold ``reason`` (a person's words on a denied call, or the rule that denied it), ``still_running`` (a
+    tool that could not be ended) and ``traceback`` (for the person; the model sees the message only).
     """
 
     type: Literal["TOOL_RESULT_END"] = "TOOL_RESULT_END"

@@ -21,6 +21,9 @@ from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
 from agent_widgets.waiting import CLEAN_UP_SECONDS, Waitable
 
+OUTSIDE_LOOK_SECONDS = 1.0
+"""How often the end of a cell looks whether its run waits for results that only a later cell can bring."""
+
 POLL_SECONDS = 0.2
 """How often a waiting cell looks up, so that a cancel of its task is heard."""
 
@@ -97,10 +100,18 @@ class NotebookKernel:
         NotebookKernel._one = None
 
     def _after_cell(self, *_: object) -> None:
-        """With nobody there a run ends inside its own cell: nbclient drops updates that belong to an earlier one."""
+        """With nobody there a run ends inside its own cell: nbclient drops updates that belong to an earlier one.
+
+        One that waits for outside results is left waiting: only a later cell can bring them.
+        """
         started, self._started_in_cell = self._started_in_cell, []
         for run in started:
-            self.waiter.block(run, None)
+            while not self.waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
+                pass
+
+
+def _waits_for_outside(run: Run) -> bool:
+    return run.status == "paused" and all(call.state == "submitted" for call in run.transcript.waiting)
 
 
 @dataclass(slots=True)

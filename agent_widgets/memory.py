@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from agent_widgets import events as ev
@@ -24,6 +25,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._held = _Held()
+        self._lock = threading.Lock()  # the loop writes while another thread may take back a rule
         self.session_id = new_id()
 
     @property
@@ -44,10 +46,11 @@ class Memory:
         state = state.repair()
         self.session_id = state.session_id
         if state.reply_id:
-            opened = TranscriptBuilder(Transcript(message=state.context[-1]))
-            self._held = _Held(state.context[:-1], opened, state.cur_iter, state.rules)
+            opened = TranscriptBuilder(Transcript(message=state.context[-1], steps=state.cur_iter))
+            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules)
         else:
-            self._held = _Held(state.context, None, 0, state.rules)
+            held = _Held(state.context, None, 0, state.rules)
+        self._swap(lambda _: held)
 
     @property
     def transcript(self) -> Transcript:
@@ -61,21 +64,36 @@ class Memory:
 
     def begin(self, messages: Iterable[Msg]) -> None:
         """Add what was asked, and open a reply."""
-        self._held = replace(self._held, done=(*self._held.done, *messages), open=TranscriptBuilder(), cur_iter=0)
+        asked = tuple(messages)
+        self._swap(lambda held: replace(held, done=(*held.done, *asked), open=TranscriptBuilder(), cur_iter=0))
 
     def count_step(self) -> None:
         """One more step of the open reply."""
-        self._held = replace(self._held, cur_iter=self._held.cur_iter + 1)
+        self._swap(lambda held: replace(held, cur_iter=held.cur_iter + 1))
 
     def allow(self, rules: Iterable[PermissionRule]) -> None:
-        """Remember rules that a person gave with an approval."""
-        self._held = replace(self._held, rules=(*self._held.rules, *rules))
+        """Remember rules that a person gave with an approval; one that is there already is kept once."""
+        given = tuple(rules)
+        self._swap(lambda held: replace(held, rules=tuple(dict.fromkeys((*held.rules, *given)))))
+
+    def forget(self, is_meant: Callable[[PermissionRule], bool]) -> int:
+        """Take back the rules that are meant; gives how many there were. Any thread."""
+        before = self._swap(lambda held: replace(held, rules=tuple(rule for rule in held.rules if not is_meant(rule))))
+        return sum(map(is_meant, before.rules))
 
     def apply(self, event: ev.Event) -> None:
         """Fold one event into the open reply; ``REPLY_END`` closes it."""
-        held = self._held
-        if held.open is None:
+        opened = self._held.open
+        if opened is None:
             return
-        held.open.apply(event)
+        opened.apply(event)
         if isinstance(event, ev.ReplyEndEvent):
-            self._held = replace(held, done=(*held.done, held.open.freeze().message), open=None, cur_iter=0)
+            message = opened.freeze().message
+            self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0))
+
+    def _swap(self, change: Callable[[_Held], _Held]) -> _Held:
+        """Change what is held, in one step; gives what was held before."""
+        with self._lock:
+            before = self._held
+            self._held = change(before)
+            return before

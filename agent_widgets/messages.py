@@ -42,7 +42,11 @@ def no_metadata() -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """What to do about calls of a tool; ``rule_content`` narrows it to some arguments, ``None`` means all."""
+    """What to do about calls of a tool: "allow", "ask" or "deny" them.
+
+    ``rule_content`` narrows it to some calls: a glob on ``argument=value``, such as ``"table=staging_*"``; ``None`` means all.
+    ``agent_widgets.permissions`` says exactly what matches. "passthrough" is AgentScope's and decides nothing here.
+    """
 
     tool_name: str
     rule_content: str | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent_widgets import events as ev
+from agent_widgets import results
 from agent_widgets.answers import Answer
 from agent_widgets.backends import (
     Emit,
@@ -23,25 +24,18 @@ from agent_widgets.errors import ModelError
 from agent_widgets.loops import together
 from agent_widgets.memory import Memory
 from agent_widgets.messages import (
-    Base64Source,
-    DataBlock,
     ErrorInfo,
     FinishedReason,
     JsonObject,
     Msg,
     PermissionRule,
-    TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    ToolResultState,
     new_id,
 )
-from agent_widgets.state import INTERRUPTED_TEXT, valid_arguments
-from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink
+from agent_widgets.permissions import Verdict, suggested, told, verdict
+from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink, succeeded
 from agent_widgets.transcript import closing
-
-DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
-"""What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""
 
 MAX_RETRIES = 2
 """How often a model call that fails for a while (429, 5xx, no connection) is tried again before the reply ends with the error."""
@@ -63,6 +57,7 @@ class ReplyLoop:
         memory: Memory,
         model: Model,
         tools: dict[str, Tool],
+        permissions: tuple[PermissionRule, ...] = (),
         instructions: str = "",
         max_steps: int,
         emit: Emit,
@@ -72,15 +67,20 @@ class ReplyLoop:
         self._memory = memory
         self._model = model
         self._tools = tools
+        self._permissions = permissions
         self._instructions = instructions
         self._max_steps = max_steps
         self._emit = emit
         self._ends_after_step = ends_after_step
         self._reply_id = memory.state.reply_id
+        self._leg: asyncio.Task[object] | None = None
+        self._cancels = 0
         self._over = False
 
     async def carry(self, inputs: Inputs) -> None:
         """Until the reply ends or pauses. Cancelled or failing, it closes what is open, then raises."""
+        self._leg = asyncio.current_task()
+        self._cancels = self._leg.cancelling() if self._leg else 0
         try:
             match inputs:
                 case ev.UserInterruptEvent():
@@ -117,12 +117,19 @@ class ReplyLoop:
             if not calls:
                 self._close("completed")
                 return
+            self._give_way()
             await self._act(calls)
             if self._pauses_or_ends():
                 return
         self._close("exceed_max_iters")
 
+    def _give_way(self) -> None:
+        """Raise the cancel that the last event brought, a budget's: an await may be far, and nothing may begin before it."""
+        if self._leg is not None and self._leg.cancelling() > self._cancels:
+            raise asyncio.CancelledError
+
     def _pauses_or_ends(self) -> bool:
+        self._give_way()
         if self._memory.transcript.waiting:
             return True
         if self._ends_after_step():
@@ -140,6 +147,7 @@ class ReplyLoop:
             tools=tuple(tool.spec for tool in self._tools.values()),
         )
         self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name))
+        self._give_way()
         taken = {block.id for message in request.context for block in message.content if isinstance(block, ToolCallBlock)}
         answer = Answer(self._say, self._reply_id, taken)
         await self._ask(request, answer)
@@ -167,67 +175,93 @@ class ReplyLoop:
     # -- acting -------------------------------------------------------------------------------------------------
 
     async def _act(self, calls: Sequence[ToolCallBlock]) -> None:
-        """Ask about the calls that need a person, and run the others meanwhile."""
-        asking = [call for call in calls if self._must_ask(call)]
-        if asking:
-            asked = tuple(replace(call, state="asking", suggested_rules=(PermissionRule(call.name),)) for call in asking)
+        """Refuse the calls that a rule denies, ask about those that need a person, and run the others meanwhile."""
+        verdicts = self._judged(calls)
+        asked = tuple(
+            replace(call, state="asking", suggested_rules=suggested(call, verdicts[call.id][1]))
+            for call in calls
+            if verdicts[call.id][0] == "ask"
+        )
+        if asked:
             self._say(ev.RequireUserConfirmEvent(reply_id=self._reply_id, tool_calls=asked))
-        await self._run([call for call in calls if call not in asking])
+        await self._execute([call for call in calls if verdicts[call.id][0] == "allow"])
 
-    def _must_ask(self, call: ToolCallBlock) -> bool:
-        tool = self._tools.get(call.name)
-        if tool is None or not tool.confirm or valid_arguments(call.input) != call.input:
-            return False
-        rules = self._memory.state.rules
-        return not any(r.tool_name == call.name and r.rule_content is None and r.behavior == "allow" for r in rules)
+    def _judged(self, calls: Sequence[ToolCallBlock]) -> dict[str, tuple[Verdict, PermissionRule | None]]:
+        """What the rules say about each call, by id. The results of the denied ones are said here."""
+        rules = (*self._permissions, *self._memory.state.rules)
+        verdicts = {call.id: verdict(call, self._tools.get(call.name), rules) for call in calls}
+        for call in calls:
+            decided, rule = verdicts[call.id]
+            if decided == "deny" and rule is not None:
+                self._say(*results.denied_by_rule(self._reply_id, call, told(rule)))
+        return verdicts
 
     async def _act_on(self, decisions: ev.UserConfirmResultEvent) -> None:
-        """Refuse what was denied, run what was approved, and go on unless other calls still wait."""
+        """Refuse what was denied, run what was approved, and go on unless other calls still wait.
+
+        A rule that denies also beats an approval: the arguments may have been edited, or the rule may be new.
+        """
         self._memory.apply(decisions)
         for result in decisions.confirm_results:
             if not result.confirmed:
-                text = DENIED_TEXT.format(name=result.tool_call.name) + (f"\nReason: {result.reason}" if result.reason else "")
-                self._say_result(result.tool_call, "denied", text, {"reason": result.reason} if result.reason else {})
+                self._say(*results.denied(self._reply_id, result.tool_call, result.reason))
             elif result.rules:
                 self._memory.allow(result.rules)
-        await self._run([result.tool_call for result in decisions.confirm_results if result.confirmed])
+        approved = [result.tool_call for result in decisions.confirm_results if result.confirmed]
+        verdicts = self._judged(approved)
+        await self._execute([call for call in approved if verdicts[call.id][0] != "deny"])
         if not self._pauses_or_ends():
             await self._steps()
 
-    async def _take(self, results: tuple[ToolResultBlock, ...]) -> None:
-        """Results from outside."""
-        for result in results:
-            call = ToolCallBlock(id=result.id, name=result.name)
-            self._say_result(call, result.state if result.state != "running" else "success", result.text(), {})
+    async def _take(self, given: tuple[ToolResultBlock, ...]) -> None:
+        """Results from outside; they have been begun where the call was handed out."""
+        begun = {block.id for block in self._memory.transcript.message.content if isinstance(block, ToolResultBlock)}
+        for result in given:
+            if result.id not in begun:
+                self._say(results.started(self._reply_id, ToolCallBlock(id=result.id, name=result.name)))
+            state = result.state if result.state != "running" else "success"
+            content = succeeded(result.output or "").content  # cut when it is huge, as a tool's own
+            self._say(*results.given(self._reply_id, result.id, state, content, result.metadata))
         if not self._pauses_or_ends():
             await self._steps()
+
+    async def _execute(self, calls: Sequence[ToolCallBlock]) -> None:
+        """Hand out the calls that are done outside, and run the others meanwhile."""
+        outside = [call for call in calls if self._is_done_outside(call)]
+        for call in outside:
+            self._say(results.started(self._reply_id, call))
+            self._give_way()
+            handed_out = (replace(call, state="submitted"),)
+            self._say(ev.RequireExternalExecutionEvent(reply_id=self._reply_id, tool_calls=handed_out))
+        await self._run([call for call in calls if call not in outside])
+
+    def _is_done_outside(self, call: ToolCallBlock) -> bool:
+        """Not if its arguments do not fit: then trying to run it tells the model."""
+        tool = self._tools.get(call.name)
+        return tool is not None and tool.external and tool.misfit(call.input) is None
 
     async def _run(self, calls: Sequence[ToolCallBlock]) -> None:
-        by_id = {call.id: call for call in calls}
         await together(
             {call.id: self._call(call) for call in calls},
             patience=TOOL_CLEAN_UP_SECONDS,
-            left_behind=lambda call_id: self._say_interrupted(by_id[call_id], still_running=True),
+            left_behind=lambda call_id: self._say(*results.interrupted(self._reply_id, call_id, still_running=True)),
         )
 
     async def _call(self, call: ToolCallBlock) -> None:
         """Run one tool. A stop says what is known of it, and goes on up."""
-        self._say(ev.ToolResultStartEvent(reply_id=self._reply_id, tool_call_id=call.id, tool_call_name=call.name))
+        self._say(results.started(self._reply_id, call))
         tool = self._tools.get(call.name)
         if tool is None:
             outcome = failed(f"There is no tool called {call.name!r}. There are: {', '.join(self._tools) or 'none'}.")
         else:
             output_sink.set(self._sink_for(call.id))
             try:
+                self._give_way()
                 outcome = await tool.execute(call.input)
             except asyncio.CancelledError as error:
-                self._say_interrupted(call, still_running=STILL_RUNNING in error.args)
+                self._say(*results.interrupted(self._reply_id, call.id, still_running=STILL_RUNNING in error.args))
                 raise
-        for block in outcome.content:
-            self._say_block(call.id, block)
-        self._say(
-            ev.ToolResultEndEvent(reply_id=self._reply_id, tool_call_id=call.id, state=outcome.state, metadata=outcome.metadata)
-        )
+        self._say(*results.given(self._reply_id, call.id, outcome.state, outcome.content, outcome.metadata))
 
     def _sink_for(self, call_id: str) -> Callable[[str, JsonObject], None]:
         """Takes what the tool prints, from any thread."""
@@ -242,44 +276,17 @@ class ReplyLoop:
 
     # -- saying -------------------------------------------------------------------------------------------------
 
-    def _say(self, event: ev.Event) -> None:
+    def _say(self, *events: ev.Event) -> None:
         """Log first, remember second."""
-        if not self._over:
-            self._emit(event)
-            self._memory.apply(event)
-
-    def _say_block(self, call_id: str, block: TextBlock | DataBlock) -> None:
-        if isinstance(block, TextBlock):
-            self._say(ev.ToolResultTextDeltaEvent(reply_id=self._reply_id, tool_call_id=call_id, delta=block.text))
-            return
-        source = block.source
-        data, url = (source.data, None) if isinstance(source, Base64Source) else (None, source.url)
-        self._say(
-            ev.ToolResultDataDeltaEvent(
-                reply_id=self._reply_id, tool_call_id=call_id, block_id=block.id, media_type=source.media_type, data=data, url=url
-            )
-        )
-
-    def _say_result(self, call: ToolCallBlock, state: ToolResultState, text: str, metadata: JsonObject) -> None:
-        reply_id = self._reply_id
-        self._say(ev.ToolResultStartEvent(reply_id=reply_id, tool_call_id=call.id, tool_call_name=call.name))
-        self._say(ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call.id, delta=text))
-        self._say(ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call.id, state=state, metadata=metadata))
-
-    def _say_interrupted(self, call: ToolCallBlock, *, still_running: bool) -> None:
-        text = INTERRUPTED_TEXT + (
-            "\nIt could not be ended and is still running: its effects may still happen." if still_running else ""
-        )
-        self._say(ev.ToolResultTextDeltaEvent(reply_id=self._reply_id, tool_call_id=call.id, delta=text))
-        metadata: JsonObject = {"still_running": True} if still_running else {}
-        self._say(ev.ToolResultEndEvent(reply_id=self._reply_id, tool_call_id=call.id, state="interrupted", metadata=metadata))
+        for event in events:
+            if not self._over:
+                self._emit(event)
+                self._memory.apply(event)
 
     def _close(self, reason: FinishedReason, error: ErrorInfo | None = None, metadata: JsonObject | None = None) -> None:
         """End what is open, then the reply; nothing if no reply is open."""
         if not self._memory.state.reply_id:
             return
         session_id = self._memory.session_id
-        for event in closing(
-            self._memory.transcript, session_id=session_id, finished_reason=reason, error=error, metadata=metadata
-        ):
-            self._say(event)
+        closed = closing(self._memory.transcript, session_id=session_id, finished_reason=reason, error=error, metadata=metadata)
+        self._say(*closed)

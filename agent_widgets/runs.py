@@ -17,13 +17,13 @@ import textwrap
 import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import pydantic_core
 
 from agent_widgets import events as ev
 from agent_widgets.backends import Backend, Inputs, prompt_of
+from agent_widgets.budgets import Budget, Meter
 from agent_widgets.decisions import Decision, StopLevel, StopRequest, StopSource, check_level
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.eventlog import EventLog
@@ -59,6 +59,7 @@ class Run:
         on_pause: Callable[[Run], None] | None = None,
         keeps_pause: bool = True,
         deadline: float | None = None,
+        budget: Budget | None = None,
         transcript: Transcript | None = None,
     ) -> None:
         """Prepare a run; ``start()`` begins it.
@@ -71,6 +72,7 @@ class Run:
             waiter: How ``await run`` and ``wait`` wait.
             on_pause: Called on the loop when the reply pauses: a policy may decide here.
             deadline: Seconds from its start after which the run is stopped, whatever it waits for; ``None``: no limit.
+            budget: What it may use before it is stopped; see ``Budget``.
             keeps_pause: Whether a pause leaves the run alive (a card decides) or ends it (``reply()`` returns).
             transcript: How far the reply had come before this run, if it goes on with a paused one.
         """
@@ -90,7 +92,9 @@ class Run:
         self._on_pause = on_pause
         self._keeps_pause = keeps_pause
         self._deadline = deadline
-        self._alarm: asyncio.TimerHandle | None = None
+        self._budget = budget
+        self._meter = None if budget is None else Meter(budget, transcript)
+        self._alarms: list[asyncio.TimerHandle] = []
         self._log = EventLog()
         self._builder = TranscriptBuilder(transcript)
         self._listeners: list[Listener] = []
@@ -214,7 +218,8 @@ class Run:
         Args:
             call_id: Which call; ``None``: all that wait.
             arguments: New arguments, as a dict or JSON text.
-            always: Also allow this tool from now on in this conversation.
+            always: Also allow this tool from now on in this conversation: a rule in ``agent.state.rules``, which
+                ``agent.forget_rule`` takes back. Nothing where a rule of ``permissions`` asks, because that one wins.
 
         Raises:
             InputError: ``arguments`` is not a JSON object.
@@ -332,13 +337,19 @@ class Run:
     def _start(self) -> None:
         if self._status == "queued" and self._leg is None:
             self._started_at = time.monotonic()
-            if self._deadline is not None:
-                request = partial(StopRequest, source="deadline", when="now", reason=f"{self._deadline:g} s are over")
-                self._alarm = self._loop.call_later(self._deadline, lambda: self._stop_on_loop(request(at=time.monotonic())))
+            self._set_alarm(self._deadline, "deadline", "{:g} s are over")
+            self._set_alarm(self._budget.seconds if self._budget else None, "budget", "the budget of {:g} s is used up")
             if self._inputs is None and self._builder.freeze().waiting:
                 self._park()  # a pause is data: it came with the state, and waits for the same decisions
             else:
                 self._start_leg(self._inputs)
+
+    def _set_alarm(self, seconds: float | None, source: StopSource, reason: str) -> None:
+        if seconds is not None:
+            self._alarms.append(self._loop.call_later(seconds, self._stop_for, source, reason.format(seconds)))
+
+    def _stop_for(self, source: StopSource, reason: str) -> None:
+        self._stop_on_loop(StopRequest(source=source, when="now", reason=reason, at=time.monotonic()))
 
     def _start_leg(self, inputs: Inputs) -> None:
         self._begun = False
@@ -425,8 +436,8 @@ class Run:
     def _finish(self, outcome: RunStatus) -> None:
         if outcome == "interrupted" and self._stop is not None:
             self._error = self._stop.raises
-        if self._alarm is not None:
-            self._alarm.cancel()
+        for alarm in self._alarms:
+            alarm.cancel()
         self._ended_at = time.monotonic()
         self._set_status(outcome)
         self.ended.set_result(None)
@@ -443,6 +454,10 @@ class Run:
         self._log.append(event)
         self._builder.apply(event)
         self._tell(event)
+        if self._meter is not None and self._leg is not None and not self._leg.cancelling():  # what closes it uses nothing
+            reason = self._meter.exceeded(event)
+            if reason:
+                self._stop_for("budget", reason)
 
     def _set_status(self, status: RunStatus) -> None:
         self._status = status

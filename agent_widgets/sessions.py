@@ -15,6 +15,7 @@ from pathlib import Path
 from agent_widgets.adapters import as_backend
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Backend, Inputs
+from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.loops import LoopThread
@@ -100,6 +101,7 @@ class Session:
         reset: bool = False,  # noqa: FBT001, FBT002 - agentling's and smolagents' signature
         *,
         deadline: float | None = None,
+        budget: Budget | None = None,
         waiter: Waiter | None = None,
         on_pause: Callable[[Run], None] | None = None,
         before_start: Callable[[Run], None] | None = None,
@@ -111,9 +113,13 @@ class Session:
                 saved waits for its decisions again.
             reset: Begin a fresh conversation, when its turn comes.
             deadline: Seconds from its start after which the run is stopped.
+            budget: What it may use before it is stopped; ``None``: the agent's own budget, if it has one.
             waiter: How ``await run`` and ``run.wait`` wait.
             on_pause: Called on the loop when the reply pauses.
             before_start: Called with the run before anything can happen to it: a card attaches itself here.
+
+        Raises:
+            InputError: ``budget`` is not a ``Budget``.
         """
         run = Run(
             self.backend,
@@ -123,9 +129,12 @@ class Session:
             waiter=waiter,
             on_pause=on_pause,
             deadline=deadline,
+            budget=checked_budget(budget) or (self.agent.budget if isinstance(self.agent, Agent) else None),
             transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None,
         )
-        run.resume_with = lambda: self.run(None, deadline=deadline, waiter=waiter, on_pause=on_pause, before_start=before_start)
+        run.resume_with = lambda: self.run(
+            None, deadline=deadline, budget=budget, waiter=waiter, on_pause=on_pause, before_start=before_start
+        )
         if before_start is not None:
             before_start(run)
         with self._lock:

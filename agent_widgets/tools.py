@@ -11,9 +11,7 @@ import concurrent.futures
 import contextvars
 import inspect
 import traceback
-import typing
-import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast, overload
@@ -25,6 +23,7 @@ import pydantic_core
 from agent_widgets.backends import ToolSpec
 from agent_widgets.errors import InputError, ToolDefinitionError
 from agent_widgets.messages import DataBlock, JsonObject, TextBlock, ToolResultState
+from agent_widgets.schemas import arguments_of, faults
 
 MAX_OUTPUT_CHARACTERS = 50_000
 """A longer result is cut, with its size said: it would fill the model's context."""
@@ -80,6 +79,7 @@ class Tool:
     function: Callable[..., Any]
     arguments: type[pydantic.BaseModel]
     confirm: bool = False
+    external: bool = False
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - whatever the function gives
         """Call the function itself, as if it were no tool."""
@@ -94,12 +94,19 @@ class Tool:
             part.pop("title", None)
         return ToolSpec(name=self.name, description=self.description, parameters=schema)
 
+    def misfit(self, arguments: str) -> ToolOutcome | None:
+        """What the model is told when ``arguments``, JSON text, do not fit; ``None`` when they do."""
+        try:
+            self.arguments.model_validate_json(arguments or "{}")
+        except pydantic.ValidationError as error:
+            return failed(f"The arguments do not fit {self.name}: {faults(error)}")
+        return None
+
     async def execute(self, arguments: str) -> ToolOutcome:
         """Run it with ``arguments``, JSON text. A failure is an outcome, not an exception; a cancel is raised."""
-        try:
-            values = self.arguments.model_validate_json(arguments or "{}")
-        except pydantic.ValidationError as error:
-            return failed(f"The arguments do not fit {self.name}: {_faults(error)}")
+        if wrong := self.misfit(arguments):
+            return wrong
+        values = self.arguments.model_validate_json(arguments or "{}")
         given = {name: getattr(values, name) for name in type(values).model_fields}
         stopping = _StopSignal()
         _stopping.set(stopping)
@@ -124,9 +131,9 @@ class Tool:
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
-def tool(*, name: str | None = None, confirm: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(*, name: str | None = None, confirm: bool = False, external: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, confirm: bool = False
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, confirm: bool = False, external: bool = False
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool. Its signature is the schema, its docstring tells the model when and how to use it.
 
@@ -134,13 +141,15 @@ def tool(
         function: Async (cancelled on Stop) or sync (run in a thread; see ``stop_requested``).
         name: What the model calls it; the function's name if ``None``.
         confirm: Ask a person before each call.
+        external: It is done elsewhere: the function has no body, and its signature is the schema. A call pauses the reply until
+            ``run.answer(call_id, result)`` or an ``ExternalExecutionResultEvent`` brings the result.
 
     Raises:
         ToolDefinitionError: a parameter without an annotation, ``*args``, or a docstring that says nothing.
     """
     if function is None:
-        return partial(_made, name=name, confirm=confirm)
-    return _made(function, name, confirm=confirm)
+        return partial(_made, name=name, confirm=confirm, external=external)
+    return _made(function, name, confirm=confirm, external=external)
 
 
 def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
@@ -155,14 +164,14 @@ def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     for item in tools:
         if not callable(item):  # pyright: ignore[reportUnnecessaryComparison] - untyped callers exist
             raise InputError(f"tools: {item!r} is not a function. Give functions, or functions with @tool.")
-        made = item if isinstance(item, Tool) else _made(item, None, confirm=False)
+        made = item if isinstance(item, Tool) else _made(item)
         if made.name in found:
             raise InputError(f"tools: two tools are called {made.name!r}; a model could not tell them apart. Use @tool(name=…).")
         found[made.name] = made
     return found
 
 
-def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> Tool:
+def _made(function: Callable[..., Any], name: str | None = None, *, confirm: bool = False, external: bool = False) -> Tool:
     tool_name = name or getattr(function, "__name__", type(function).__name__)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ToolDefinitionError(tool_name, "it yields, and a tool gives one result. Gather the parts and return them.")
@@ -174,44 +183,13 @@ def _made(function: Callable[..., Any], name: str | None, *, confirm: bool) -> T
             "Write one sentence: what it does, and what it gives back.",
         )
     return Tool(
-        name=tool_name, description=description, function=function, arguments=_arguments_of(function, tool_name), confirm=confirm
+        name=tool_name,
+        description=description,
+        function=function,
+        arguments=arguments_of(function, tool_name),
+        confirm=confirm,
+        external=external,
     )
-
-
-def _arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic.BaseModel]:
-    """A pydantic model of the parameters: its schema goes to the model, and it validates what comes back."""
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-        parameters = inspect.signature(function).parameters.values()
-    except (NameError, TypeError, ValueError) as error:
-        raise ToolDefinitionError(tool_name, f"its signature cannot be read: {error}") from error
-    fields: dict[str, Any] = {}
-    for parameter in parameters:
-        _check_parameter(parameter, hints, tool_name)
-        fields[parameter.name] = (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)
-    try:
-        with warnings.catch_warnings():
-            # A parameter may be called json, schema or copy.
-            warnings.filterwarnings("ignore", "Field name .* shadows", UserWarning)
-            made = pydantic.create_model(tool_name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
-        made.model_json_schema()
-    except (NameError, TypeError, ValueError, pydantic.errors.PydanticUserError) as error:
-        reason = str(error).split("\n", maxsplit=1)[0]
-        raise ToolDefinitionError(tool_name, f"its annotations cannot be sent to a model as JSON: {reason}") from error
-    return made
-
-
-def _check_parameter(parameter: inspect.Parameter, hints: Mapping[str, object], tool_name: str) -> None:
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-        raise ToolDefinitionError(
-            tool_name, f"a model gives arguments by name, so {parameter} cannot be filled. Name each parameter."
-        )
-    if parameter.name not in hints:
-        raise ToolDefinitionError(
-            tool_name,
-            f"the parameter {parameter.name!r} has no annotation. "
-            f"Write for example  {parameter.name}: str  to tell a model what to send.",
-        )
 
 
 async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> object:
@@ -282,10 +260,3 @@ def _cut(text: str) -> str:
     if len(text) <= MAX_OUTPUT_CHARACTERS:
         return text
     return f"{text[:MAX_OUTPUT_CHARACTERS]}\n[cut: {MAX_OUTPUT_CHARACTERS:,} of {len(text):,} characters are shown]"
-
-
-def _faults(error: pydantic.ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
-        for fault in error.errors(include_url=False)
-    )

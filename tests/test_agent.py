@@ -17,12 +17,13 @@ from agent_widgets import events as ev
 from agent_widgets import reasoning, tools
 from agent_widgets.agent import INTERRUPTION_TEXT, WAITING_TEXT, Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece
+from agent_widgets.budgets import Budget
 from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError, ModelError, NotWaitingError, SavedStateError
 from agent_widgets.loops import LoopThread
-from agent_widgets.messages import Msg, PermissionRule, ToolCallBlock, ToolResultBlock, UserMsg
+from agent_widgets.messages import Msg, PermissionRule, TextBlock, ToolCallBlock, ToolResultBlock, UserMsg
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, think, wait
-from agent_widgets.reasoning import DENIED_TEXT
+from agent_widgets.results import DENIED_TEXT
 from agent_widgets.runs import Run
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
 from agent_widgets.tools import stop_requested, tool
@@ -1107,6 +1108,157 @@ async def test_an_outside_result_is_taken_for_a_call_that_was_submitted() -> Non
     reply = await agent.reply(ev.ExternalExecutionResultEvent(reply_id=message.id, execution_results=(result,)))
     assert reply.text == "Thanks."
     assert model.requests[0].messages[-1] == {"role": "tool", "tool_call_id": "c", "content": "42"}
+    await assert_goes_on(agent)
+
+
+@tool(external=True)
+def ask_person(question: str) -> str:  # pyright: ignore[reportReturnType] - it has no body
+    """Ask a person a question, and give the answer."""
+
+
+ASK = call("ask_person", {"question": "Why?"})
+
+
+def outside(agent: Agent, *answers: tuple[str, Any]) -> ev.ExternalExecutionResultEvent:
+    """Results from outside, by call id."""
+    blocks = tuple(ToolResultBlock(id=i, name="ask_person", output=output, state="success") for i, output in answers)
+    return ev.ExternalExecutionResultEvent(reply_id=agent.state.reply_id, execution_results=blocks)
+
+
+async def test_an_external_call_begins_its_result_pauses_and_goes_on_with_the_result() -> None:
+    agent, model = agent_of(ASK, "Thanks.", tools=[ask_person])
+    seen = [event async for event in agent.reply_stream("go")]
+    assert [event.type for event in seen[-3:]] == ["MODEL_CALL_END", "TOOL_RESULT_START", "REQUIRE_EXTERNAL_EXECUTION"]
+    assert isinstance(asked := seen[-1], ev.RequireExternalExecutionEvent)
+    assert [(c.id, c.name, c.input, c.state) for c in asked.tool_calls] == [
+        ("call_1", "ask_person", '{"question": "Why?"}', "submitted")
+    ]
+    assert (agent.state.check(), [c.state for c in agent.state.waiting()]) == ((), ["submitted"])
+    agent.load(json.loads(json.dumps(agent.dump())))
+    seen = [event async for event in agent.reply_stream(outside(agent, ("call_1", "Because.")))]
+    assert [event.type for event in seen[:3]] == ["TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END", "MODEL_CALL_START"]
+    assert model.requests[1].messages[-1] == {"role": "tool", "tool_call_id": "call_1", "content": "Because."}
+    await assert_goes_on(agent)
+
+
+async def test_external_confirmed_and_running_calls_of_one_batch_go_their_own_ways() -> None:
+    agent, model = agent_of([ASK, DELETE, call("add", {"a": 1, "b": 2}), ASK], "ok", tools=[add, delete_rows, ask_person])
+    assert (await agent.reply("go")).text == WAITING_TEXT
+    assert [(c.id, c.state) for c in agent.state.waiting()] == [
+        ("call_1", "submitted"),
+        ("call_2", "asking"),
+        ("call_4", "submitted"),
+    ]
+    assert done == ["add 1 2"]
+    await agent.reply(outside(agent, ("call_4", "four")))
+    await agent.reply(decided(agent, ("call_2", True)))
+    assert (len(model.requests), done) == (1, ["add 1 2", "delete orders id=1"])
+    assert (await agent.reply(outside(agent, ("call_1", "one")))).text == "ok"
+    assert [m["content"] for m in model.requests[1].messages if m["role"] == "tool"] == [
+        "one",
+        "deleted from orders",
+        "3",
+        "four",
+    ]
+    await assert_goes_on(agent)
+
+
+async def test_an_external_call_may_need_a_confirmation_and_is_handed_out_as_it_was_approved() -> None:
+    agent, _ = agent_of(ASK, "ok", tools=[replace(ask_person, confirm=True)])
+    await agent.reply("go")
+    decision = decided(agent, ("call_1", True))
+    (result,) = decision.confirm_results
+    edited = replace(result, tool_call=replace(result.tool_call, input='{"question": "How?"}'))
+    seen = [event async for event in agent.reply_stream(replace(decision, confirm_results=(edited,)))]
+    assert isinstance(asked := seen[-1], ev.RequireExternalExecutionEvent)
+    assert asked.tool_calls[0].input == agent.state.waiting()[0].input == '{"question": "How?"}'
+    assert (await agent.reply(outside(agent, ("call_1", "So.")))).text == "ok"
+
+
+async def test_a_stop_closes_an_external_call_as_interrupted_and_a_late_result_is_refused() -> None:
+    agent, _ = agent_of(ASK, tools=[ask_person])
+    await agent.reply("go")
+    late = outside(agent, ("call_1", "late"))
+    seen = [event.type async for event in agent.reply_stream(ev.UserInterruptEvent(reply_id=agent.state.reply_id))]
+    assert seen == ["TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END", "REPLY_END"]
+    assert results(agent) == {"call_1": ("interrupted", INTERRUPTED_TEXT)}
+    with pytest.raises(NotWaitingError, match="Nothing was executed"):
+        await agent.reply(late)
+    await assert_goes_on(agent)
+
+
+async def test_an_external_call_that_a_rule_denies_or_whose_arguments_do_not_fit_is_not_handed_out() -> None:
+    wrong = call("ask_person", {"nothing": 1})
+    agent, _ = agent_of([wrong, ASK], "ok", tools=[ask_person], permissions=[PermissionRule("ask_person", "question=*", "deny")])
+    assert (await agent.reply("go")).text == "ok"
+    assert [(state, text[:28]) for state, text in results(agent).values()] == [
+        ("denied", "Permission to use ask_person"),
+        ("error", "The arguments do not fit ask"),
+    ]
+
+
+async def test_an_external_result_may_be_blocks_or_a_failure_and_is_cut_when_it_is_huge() -> None:
+    agent, _ = agent_of([ASK, ASK, ASK], "ok", tools=[ask_person])
+    await agent.reply("go")
+    given = outside(agent, ("call_1", "x" * 60_000), ("call_2", (TextBlock("a"), TextBlock("b"))), ("call_3", ()))
+    failed = replace(given.execution_results[2], state="error", metadata={"code": 7})
+    await agent.reply(replace(given, execution_results=(*given.execution_results[:2], failed)))
+    found = results(agent)
+    assert found["call_1"][1].endswith("[cut: 50,000 of 60,000 characters are shown]")
+    assert (found["call_2"], found["call_3"]) == (("success", "ab"), ("error", ""))
+    assert [b.metadata for b in agent.state.context[-1].content if isinstance(b, ToolResultBlock)][2] == {"code": 7}
+
+
+async def test_a_new_message_while_an_outside_result_is_awaited_says_what_to_do() -> None:
+    agent, _ = agent_of(ASK, tools=[ask_person])
+    await agent.reply("go")
+    with pytest.raises(NotWaitingError, match=r"waits for the result of ask_person from outside. Give it first \(run.answer"):
+        await agent.reply("hello?")
+
+
+async def test_a_run_answers_while_others_still_work_and_goes_on_when_all_have_ended() -> None:
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Work until the gate opens."""
+        begun.set()
+        await gate.wait()
+        done.append("slow")
+        return "worked"
+
+    agent, _ = agent_of([ASK, call("slow"), DELETE], "ok", tools=[ask_person, slow, delete_rows])
+    run = Run(agent, "go", loop=asyncio.get_running_loop())
+    run.start()
+    await begun.wait()
+    run.answer("call_1", "early")
+    run.approve("call_3")
+    await asyncio.sleep(0)
+    gate.set()
+    assert (await run).text == "ok"
+    assert done == ["slow", "delete orders id=1"]
+    assert results(agent)["call_1"] == ("success", "early")
+    assert ended(run).finished_reason == "completed"
+
+
+async def test_a_stop_of_a_run_that_waits_for_a_result_closes_it_as_interrupted() -> None:
+    agent, _ = agent_of(ASK, tools=[ask_person])
+    run = Run(agent, "go", loop=asyncio.get_running_loop())
+    run.start()
+    while run.status != "paused":
+        await asyncio.sleep(0)
+    run.stop(reason="enough")
+    await run
+    assert (ended(run).finished_reason, results(agent)["call_1"][0]) == ("interrupted", "interrupted")
+    await assert_goes_on(agent)
+
+
+async def test_a_budget_lets_no_external_call_out_that_goes_beyond_it() -> None:
+    agent, _ = agent_of([ASK, ASK], tools=[ask_person], budget=Budget(tool_calls=1))
+    seen = [event async for event in agent.reply_stream("go")]
+    assert [e.tool_calls[0].id for e in seen if isinstance(e, ev.RequireExternalExecutionEvent)] == ["call_1"]
+    assert [state for state, _ in results(agent).values()] == ["interrupted", "interrupted"]
+    agent.budget = None
     await assert_goes_on(agent)
 
 

@@ -288,7 +288,7 @@ def test_a_context_of_agentscope_is_mended_to_a_valid_state(stories: dict[str, A
 
 
 def test_the_texts_of_agentscope_are_ours(stories: dict[str, Any]) -> None:
-    from agent_widgets.reasoning import DENIED_TEXT
+    from agent_widgets.results import DENIED_TEXT
     from agent_widgets.state import INTERRUPTED_TEXT
 
     def delta(name: str) -> str:

@@ -22,6 +22,7 @@ NAMES = [
     "AgentStopped",
     "AgentWidgetsError",
     "AssistantMsg",
+    "Budget",
     "ConfirmResult",
     "ConfirmationRequiredError",
     "DataBlock",
@@ -34,6 +35,7 @@ NAMES = [
     "ModelSetupError",
     "Msg",
     "NotWaitingError",
+    "PermissionRule",
     "ReplyEndEvent",
     "RequireExternalExecutionEvent",
     "RequireUserConfirmEvent",
@@ -62,8 +64,8 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (
         aw.Agent,
         (
-            "(model=None, *, name='assistant', instructions='', tools=(), state=None, max_steps=20, on_interrupt='reply', "
-            "base_url=None, api_key=None)"
+            "(model=None, *, name='assistant', instructions='', tools=(), state=None, permissions='ask', budget=None, "
+            "max_steps=20, on_interrupt='reply', base_url=None, api_key=None)"
         ),
     ),
     (aw.Agent.reply, "(self, inputs=None)"),
@@ -71,8 +73,11 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Agent.__call__, "(self, inputs=None)"),
     (aw.Agent.reply_sync, "(self, inputs=None)"),
     (aw.Agent.interrupt, "(self, after='now', reason='')"),
+    (aw.Agent.forget_rule, "(self, rule)"),
+    (aw.Budget, "(*, seconds=None, tokens=None, steps=None, tool_calls=None)"),
+    (aw.PermissionRule, "(tool_name, rule_content=None, behavior='allow', source='user')"),
     (aw.Agent.handle_interrupt, "(self, reason)"),
-    (aw.chat, "(agent, prompt=None, *, session=None, on_confirm='ask', deadline=None)"),
+    (aw.chat, "(agent, prompt=None, *, session=None, on_confirm='ask', deadline=None, budget=None)"),
     (aw.Run.stop, "(self, after='now', reason='', *, source='code', raises=None)"),
     (aw.Run.approve, "(self, call_id=None, *, arguments=None, always=False)"),
     (aw.Run.deny, "(self, call_id=None, reason='', *, stop=False)"),
@@ -80,13 +85,16 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Run.resume, "(self)"),
     (aw.Run.wait, "(self, timeout=None)"),
     (aw.Session, "(agent, name=None, *, loop=None)"),
-    (aw.Session.run, "(self, prompt=None, reset=False, *, deadline=None, waiter=None, on_pause=None, before_start=None)"),
+    (
+        aw.Session.run,
+        "(self, prompt=None, reset=False, *, deadline=None, budget=None, waiter=None, on_pause=None, before_start=None)",
+    ),
     (aw.Session.interrupt, "(self, after='now', reason='')"),
     (aw.Session.save, "(self, path)"),
     (aw.Session.load, "(path, agent)"),
     (aw.Session.close, "(self)"),
     (aw.sessions, "()"),
-    (aw.tool, "(function=None, /, *, name=None, confirm=False)"),
+    (aw.tool, "(function=None, /, *, name=None, confirm=False, external=False)"),
     (aw.stop_requested, "()"),
     (
         aw.Msg,

@@ -333,6 +333,19 @@ async def test_a_wrapper_around_an_async_function_is_awaited() -> None:
     assert await done(wrapped) == ("success", "real")
 
 
+def test_an_external_tool_has_a_schema_and_says_what_does_not_fit_it() -> None:
+    @tool(external=True)
+    def ask_person(question: str) -> str:  # pyright: ignore[reportReturnType] - it has no body
+        """Ask a person a question."""
+
+    assert (ask_person.external, add.external) == (True, False)
+    assert ask_person.spec.parameters["required"] == ["question"]
+    assert ask_person.misfit('{"question": "Why?"}') is None
+    wrong = ask_person.misfit("{}")
+    assert wrong is not None
+    assert (wrong.state, text_of(wrong)) == ("error", "The arguments do not fit ask_person: question: Field required")
+
+
 # -- stopping -------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,60 @@
+"""One result of a tool as events: what was given, what was refused, what was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agent_widgets import events as ev
+from agent_widgets.messages import Base64Source, DataBlock, JsonObject, TextBlock, ToolCallBlock, ToolResultState
+from agent_widgets.state import INTERRUPTED_TEXT
+
+DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
+"""What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""
+
+DENIED_BY_RULE_TEXT = "Permission to use {name} has been denied"
+"""What the model reads for a call that a rule denies: AgentScope 2's text."""
+
+STILL_RUNNING_TEXT = "It could not be ended and is still running: its effects may still happen."
+
+
+def started(reply_id: str, call: ToolCallBlock) -> ev.ToolResultStartEvent:
+    """The first event of a result."""
+    return ev.ToolResultStartEvent(reply_id=reply_id, tool_call_id=call.id, tool_call_name=call.name)
+
+
+def given(
+    reply_id: str, call_id: str, state: ToolResultState, content: Sequence[TextBlock | DataBlock], metadata: JsonObject
+) -> Iterable[ev.Event]:
+    """What a result holds, then its end."""
+    for block in content:
+        yield _block(reply_id, call_id, block)
+    yield ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call_id, state=state, metadata=metadata)
+
+
+def denied(reply_id: str, call: ToolCallBlock, reason: str) -> Iterable[ev.Event]:
+    """A whole result: a person refused the call."""
+    text = DENIED_TEXT.format(name=call.name) + (f"\nReason: {reason}" if reason else "")
+    yield started(reply_id, call)
+    yield from given(reply_id, call.id, "denied", (TextBlock(text),), {"reason": reason} if reason else {})
+
+
+def denied_by_rule(reply_id: str, call: ToolCallBlock, rule: str) -> Iterable[ev.Event]:
+    """A whole result: a rule refused the call. ``rule`` tells the person which."""
+    yield started(reply_id, call)
+    yield from given(reply_id, call.id, "denied", (TextBlock(DENIED_BY_RULE_TEXT.format(name=call.name)),), {"reason": rule})
+
+
+def interrupted(reply_id: str, call_id: str, *, still_running: bool) -> Iterable[ev.Event]:
+    """A result that had started was cut."""
+    text = f"{INTERRUPTED_TEXT}\n{STILL_RUNNING_TEXT}" if still_running else INTERRUPTED_TEXT
+    yield from given(reply_id, call_id, "interrupted", (TextBlock(text),), {"still_running": True} if still_running else {})
+
+
+def _block(reply_id: str, call_id: str, block: TextBlock | DataBlock) -> ev.Event:
+    if isinstance(block, TextBlock):
+        return ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call_id, delta=block.text)
+    source = block.source
+    data, url = (source.data, None) if isinstance(source, Base64Source) else (None, source.url)
+    return ev.ToolResultDataDeltaEvent(
+        reply_id=reply_id, tool_call_id=call_id, block_id=block.id, media_type=source.media_type, data=data, url=url
+    )
