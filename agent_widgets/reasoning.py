@@ -1,6 +1,6 @@
 """The reasoning-acting loop of one reply.
 
-Everything that happens is said twice in one breath: to the run's log, then to the memory, which is a fold of it. Whatever
+Everything that happens is said twice in one breath: to the memory, then to the run's log, and both are one fold. Whatever
 ends the loop (a result, a pause, a cancel, an error), what is open is closed before the coroutine returns.
 """
 
@@ -113,6 +113,7 @@ class ReplyLoop:
             await self._act(calls)
             if self._pauses_or_ends():
                 return
+        _raise_if_cancelled()
         self._close("exceed_max_iters")
 
     def _pauses_or_ends(self) -> bool:
@@ -138,6 +139,7 @@ class ReplyLoop:
         async for piece in self._model.stream(request):
             answer.add(piece)
         answer.end()
+        _raise_if_cancelled()
         calls = {b.id: b for b in self._memory.transcript.message.content if isinstance(b, ToolCallBlock)}
         # What is executed is what the model wrote: arguments that were mended for the history are refused by the tool.
         return tuple(replace(calls[call_id], input=arguments or "{}") for call_id, arguments in answer.calls.items())
@@ -221,10 +223,10 @@ class ReplyLoop:
     # -- saying -------------------------------------------------------------------------------------------------
 
     def _say(self, event: ev.Event) -> None:
-        """Log first, remember second."""
+        """Remember first, tell second: who saves the state when told of an event finds it there."""
         if not self._over:
-            self._emit(event)
             self._memory.apply(event)
+            self._emit(event)
 
     def _say_block(self, call_id: str, block: TextBlock | DataBlock) -> None:
         if isinstance(block, TextBlock):
@@ -261,3 +263,10 @@ class ReplyLoop:
             self._memory.transcript, session_id=session_id, finished_reason=reason, error=error, metadata=metadata
         ):
             self._say(event)
+
+
+def _raise_if_cancelled() -> None:
+    """Go on with a cancel that a model has swallowed, or that no await has met yet: nothing more runs after a stop."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
