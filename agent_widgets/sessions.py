@@ -17,6 +17,7 @@ from agent_widgets.agent import Agent
 from agent_widgets.backends import Backend, Inputs
 from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentWidgetsError, InputError
+from agent_widgets.events import ReplyStartEvent
 from agent_widgets.loops import LoopThread
 from agent_widgets.runs import Run
 from agent_widgets.state import AgentState
@@ -125,7 +126,19 @@ class Session:
             deadline=deadline,
             transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None,
         )
-        run.resume_with = lambda: self.run(None, deadline=deadline, waiter=waiter, on_pause=on_pause, before_start=before_start)
+
+        def again() -> Run:
+            taken = any(isinstance(event, ReplyStartEvent) for event in run.events)  # not if it was stopped before it began
+            return self.run(
+                None if taken else prompt,
+                reset and not taken,
+                deadline=deadline,
+                waiter=waiter,
+                on_pause=on_pause,
+                before_start=before_start,
+            )
+
+        run.resume_with = again
         if before_start is not None:
             before_start(run)
         with self._lock:
@@ -192,6 +205,8 @@ class Session:
         except AgentWidgetsError as error:  # the agent is carrying a reply that is not this session's
             started.stop(reason=str(error), raises=error)
         else:
+            if isinstance(self.agent, Agent):
+                self.agent.carried_by(started)
             started.start()
 
 
