@@ -9,6 +9,7 @@
 #   make kernels    pytest on real kernels: ipykernel 7.4, 7.0, 6.31
 #   make browser    pytest on real JupyterLab and Notebook in Chromium
 #   make notebooks  runs the example notebooks with nobody there
+#   make fuzz       10,000 runs with random stops, decisions and crashes, each checked against the contract
 #   make bench, make picture, make format, make clean
 #
 # PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to any pytest.
@@ -30,7 +31,7 @@ PIP_INSTALL := -m pip install -qq --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml hatch_build.py
 PYTHON_CODE := agent_widgets tests hatch_build.py $(wildcard js/*.py)
 
-.PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench picture format clean \
+.PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench fuzz picture format clean \
         demo-env test-env kernels-env agentscope-env chromium node python bundle
 
 demo: demo-env
@@ -90,6 +91,9 @@ notebooks: test-env
 
 bench: test-env
 	$(PY) -m tests.bench
+
+fuzz: test-env
+	$(PY) -m tests.fuzz
 
 picture: test-env chromium
 	$(PY) tests/browser/picture.py

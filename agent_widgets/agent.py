@@ -196,8 +196,8 @@ class Agent:
             if not run.is_over:
                 run.stop(reason="the reader walked away")
                 await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
-        if cancelled is not None:
-            raise cancelled
+            if cancelled is not None:  # also when the reader closes the stream on one of the closing events
+                raise cancelled
         run.result()
 
     def reply_sync(self, inputs: Inputs = None) -> Msg:
@@ -228,6 +228,11 @@ class Agent:
                 self._loop_for(lambda _: None).end_pause({"source": "code", "when": "now", "reason": reason})
             finally:
                 self._claim.release()
+
+    def carried_by(self, run: Run) -> None:
+        """This run is about to carry the agent: ``interrupt`` reaches it before its first step, and in a loaded pause."""
+        if not self._claim.locked() and (self._run is None or not self._run.is_busy):
+            self._run = run
 
     def paused_reply(self, inputs: Inputs) -> Transcript | None:
         """How far the paused reply has come that ``inputs`` are about; ``None`` if they begin a new one."""

@@ -62,14 +62,18 @@ class Meter:
         self._tokens = usage.input_tokens + usage.output_tokens if usage else 0
         self._unknown = bool(usage and usage.unknown_calls)
         self._steps = so_far.steps if so_far else 0
+        self._asks = False
         self._tool_calls = sum(isinstance(b, ToolResultBlock) for b in so_far.message.content) if so_far else 0
 
     def exceeded(self, event: ev.Event) -> str:
         """Count one event. Gives ``""``, or which limit it goes beyond, with the figure."""
         budget = self._budget
         match event:
+            case ev.ToolCallStartEvent():
+                self._asks = True
             case ev.ModelCallStartEvent():
                 self._steps += 1
+                self._asks = False
                 if budget.steps is not None and self._steps > budget.steps:
                     return f"the budget of {_of(budget.steps, 'step')} is used up: this would be step {self._steps:,}"
             case ev.ToolResultStartEvent():
@@ -80,7 +84,7 @@ class Meter:
             case ev.ModelCallEndEvent(finished_reason="completed"):
                 self._tokens += event.input_tokens + event.output_tokens
                 self._unknown = self._unknown or event.metadata.get("usage") == "unknown"
-                return self._beyond_tokens()
+                return self._beyond_tokens() if self._asks else ""  # an answer that asks for nothing is complete
             case _:
                 pass
         return ""

@@ -97,12 +97,13 @@ def _start(
     budget: Budget | None,
     before_start: Callable[[Run], object] | None = None,
 ) -> Run:
-    def go_on() -> Run:
+    def go_on_from(run: Run) -> Run:
         start = partial(_start, session, notebook, on_confirm=on_confirm, deadline=deadline, budget=budget)
-        return start(None) if notebook is None else _show(session, notebook, start, None)
+        inputs = run.inputs_to_resume
+        return start(inputs) if notebook is None else _show(session, notebook, start, inputs)
 
     def prepare(run: Run) -> None:
-        run.resume_with = go_on  # in the cell that asks for it, on a card of its own
+        run.resume_with = partial(go_on_from, run)  # in the cell that asks for it, on a card of its own
         run.note = str(getattr(getattr(session.agent, "model", None), "note", ""))
         if before_start is not None:
             before_start(run)

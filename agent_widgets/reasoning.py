@@ -1,6 +1,6 @@
 """The reasoning-acting loop of one reply.
 
-Everything that happens is said twice in one breath: to the run's log, then to the memory, which is a fold of it. Whatever
+Everything that happens is said twice in one breath: to the memory, then to the run's log, and both are one fold. Whatever
 ends the loop (a result, a pause, a cancel, an error), what is open is closed before the coroutine returns.
 """
 
@@ -34,6 +34,7 @@ from agent_widgets.messages import (
     new_id,
 )
 from agent_widgets.permissions import Verdict, suggested, told, verdict
+from agent_widgets.runs import current_run
 from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink, succeeded
 from agent_widgets.transcript import closing
 
@@ -80,7 +81,8 @@ class ReplyLoop:
     async def carry(self, inputs: Inputs) -> None:
         """Until the reply ends or pauses. Cancelled or failing, it closes what is open, then raises."""
         self._leg = asyncio.current_task()
-        self._cancels = self._leg.cancelling() if self._leg else 0
+        # The task of a run is its own: a cancel that came before is a stop. A foreign task may have its history.
+        self._cancels = self._leg.cancelling() if self._leg and current_run() is None else 0
         try:
             match inputs:
                 case ev.UserInterruptEvent():
@@ -121,6 +123,7 @@ class ReplyLoop:
             await self._act(calls)
             if self._pauses_or_ends():
                 return
+        self._give_way()
         self._close("exceed_max_iters")
 
     def _give_way(self) -> None:
@@ -152,6 +155,7 @@ class ReplyLoop:
         answer = Answer(self._say, self._reply_id, taken)
         await self._ask(request, answer)
         answer.end()
+        self._give_way()
         calls = {b.id: b for b in self._memory.transcript.message.content if isinstance(b, ToolCallBlock)}
         # What is executed is what the model wrote: arguments that were mended for the history are refused by the tool.
         return tuple(replace(calls[call_id], input=arguments or "{}") for call_id, arguments in answer.calls.items())
@@ -277,11 +281,11 @@ class ReplyLoop:
     # -- saying -------------------------------------------------------------------------------------------------
 
     def _say(self, *events: ev.Event) -> None:
-        """Log first, remember second."""
+        """Remember first, tell second: who saves the state when told of an event finds it there."""
         for event in events:
             if not self._over:
-                self._emit(event)
                 self._memory.apply(event)
+                self._emit(event)
 
     def _close(self, reason: FinishedReason, error: ErrorInfo | None = None, metadata: JsonObject | None = None) -> None:
         """End what is open, then the reply; nothing if no reply is open."""

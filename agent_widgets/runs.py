@@ -141,6 +141,12 @@ class Run:
         return self._error
 
     @property
+    def inputs_to_resume(self) -> Inputs:
+        """What a run that goes on from this one starts from: ``None``, or its inputs if it was stopped before it took them."""
+        taken = any(isinstance(event, ev.ReplyStartEvent) for event in self.events)
+        return None if taken else self._inputs
+
+    @property
     def elapsed(self) -> float:
         """Seconds since it was started, until it ended."""
         return (self._ended_at or time.monotonic()) - self._started_at if self._started_at else 0.0

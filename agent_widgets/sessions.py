@@ -133,7 +133,13 @@ class Session:
             transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None,
         )
         run.resume_with = lambda: self.run(
-            None, deadline=deadline, budget=budget, waiter=waiter, on_pause=on_pause, before_start=before_start
+            run.inputs_to_resume,
+            reset and run.inputs_to_resume is not None,
+            deadline=deadline,
+            budget=budget,
+            waiter=waiter,
+            on_pause=on_pause,
+            before_start=before_start,
         )
         if before_start is not None:
             before_start(run)
@@ -201,6 +207,8 @@ class Session:
         except AgentWidgetsError as error:  # the agent is carrying a reply that is not this session's
             started.stop(reason=str(error), raises=error)
         else:
+            if isinstance(self.agent, Agent):
+                self.agent.carried_by(started)
             started.start()
 
 

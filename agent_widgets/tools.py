@@ -219,7 +219,8 @@ async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> objec
             async with asyncio.timeout(THREAD_GRACE_SECONDS):
                 await ended.wait()
         except TimeoutError:
-            raise asyncio.CancelledError(STILL_RUNNING) from None  # noqa: ASYNC104 - the same cancel, with what is known now
+            if not result.done():  # it may have ended in the very moment in which the time was over
+                raise asyncio.CancelledError(STILL_RUNNING) from None  # noqa: ASYNC104 - the same cancel, with what is known now
         if stopping.noticed:
             raise
         return result.result()  # noqa: ASYNC104

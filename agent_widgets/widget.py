@@ -26,6 +26,7 @@ import ipywidgets
 import traitlets
 from ipywidgets import widget_serialization
 
+from agent_widgets.backends import Inputs
 from agent_widgets.decisions import Decision
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.eventlog import EventLog
@@ -88,7 +89,7 @@ class AgentWidget(anywidget.AnyWidget):
     def __init__(
         self,
         session: Session,
-        start: Callable[[str | None, AgentWidget], Run],
+        start: Callable[[Inputs, AgentWidget], Run],
         *,
         composer: bool = False,
     ) -> None:
@@ -96,7 +97,7 @@ class AgentWidget(anywidget.AnyWidget):
 
         Args:
             session: Whose runs it shows.
-            start: Starts a run on this card for a typed prompt, or for ``None``: go on.
+            start: Starts a run on this card for a typed prompt, or to go on.
             composer: Whether it has a box to type in.
         """
         self.session = session
@@ -267,7 +268,7 @@ class AgentWidget(anywidget.AnyWidget):
                 run = self._run_named(command.run_id)
                 if not run.is_over or run is not self._runs[-1]:
                     return "Only the last run of a card can be continued, and only when it has ended."
-                self._start(None, self)
+                self._start(run.inputs_to_resume, self)
         return ""
 
     def _run_named(self, run_id: str) -> Run:

@@ -112,6 +112,7 @@ async def test_what_is_no_budget_is_refused_everywhere(wrong: Any) -> None:
 
 def test_a_cut_model_call_is_neither_counted_nor_unknown() -> None:
     meter = Meter(Budget(tokens=1), None)
+    meter.exceeded(ev.ToolCallStartEvent(tool_call_id="c", tool_call_name="work", **R))
     cut = ev.ModelCallEndEvent(input_tokens=0, output_tokens=0, finished_reason="interrupted", metadata={"usage": "unknown"}, **R)
     assert meter.exceeded(cut) == ""
     assert meter.exceeded(replace(cut, finished_reason="completed")) != ""

@@ -217,7 +217,7 @@ async def test_a_client_of_the_user_is_used_as_it_is_on_its_own_loop() -> None:
     ):
         model = OpenAIResponses("fake", client=client)
         assert await heard(model) == [TextPiece("ok"), REPORT]
-        with pytest.raises(ModelSetupError, match=r'event loop before.*base_url and api_key'):
+        with pytest.raises(ModelSetupError, match=r"event loop before.*base_url and api_key"):
             await asyncio.to_thread(lambda: asyncio.run(heard(model)))
     assert server.headers[0]["authorization"] == "Bearer mine"
 
