@@ -105,3 +105,27 @@ async def together(
         raise
     for task in tasks:
         task.result()
+
+
+async def within(work: Coroutine[Any, Any, Result], *, seconds: float, patience: float) -> tuple[asyncio.Task[Result], bool]:
+    """Run ``work`` as a task for at most ``seconds``, then cancel it and wait ``patience`` seconds for its clean-up.
+
+    Not ``asyncio.timeout``: that waits for ever for one that swallows its cancel. Gives the task, and whether its time was up;
+    one that is not done was left behind. A cancel of the caller goes to ``work``, and what ``work`` makes of it is in the task,
+    as if it had been awaited here.
+    """
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # left behind, nobody may look at it
+    late = False
+    try:
+        late = not (await asyncio.wait([task], timeout=seconds))[0]
+        if late:
+            task.cancel()
+            await asyncio.wait([task], timeout=patience)
+    except asyncio.CancelledError:  # noqa: ASYNC103 - it is in the task, unless the work swallowed it, as when awaited
+        if not late:
+            task.cancel()
+        await asyncio.wait([task])  # as patient as the caller's caller
+        if task.cancelled():
+            task.result()
+    return task, late

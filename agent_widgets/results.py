@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from agent_widgets import events as ev
 from agent_widgets.messages import Base64Source, DataBlock, JsonObject, TextBlock, ToolCallBlock, ToolResultState
 from agent_widgets.state import INTERRUPTED_TEXT
+from agent_widgets.tools import STILL_RUNNING_TEXT
 
 DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
 """What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""
 
 DENIED_BY_RULE_TEXT = "Permission to use {name} has been denied"
 """What the model reads for a call that a rule denies: AgentScope 2's text."""
-
-STILL_RUNNING_TEXT = "It could not be ended and is still running: its effects may still happen."
 
 
 def started(reply_id: str, call: ToolCallBlock) -> ev.ToolResultStartEvent:

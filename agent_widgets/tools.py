@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import inspect
+import math
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,9 +20,11 @@ from typing import Any, cast, overload
 import anyio.to_thread
 import pydantic
 import pydantic_core
+from pydantic import JsonValue
 
 from agent_widgets.backends import ToolSpec
 from agent_widgets.errors import InputError, ToolDefinitionError
+from agent_widgets.loops import within
 from agent_widgets.messages import DataBlock, JsonObject, TextBlock, ToolResultState
 from agent_widgets.schemas import arguments_of, faults
 
@@ -39,11 +42,15 @@ output_sink: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("agent
 """Where this tool's printing goes. A context variable: worker threads that copy their context inherit it."""
 
 
+TIMEOUT_GRACE_SECONDS = 2.0
+"""How long a tool that has exceeded its timeout may take for its clean-up, before it is left behind."""
+
+
 class _StopSignal:
-    """Whether a tool is to stop, and whether it has noticed."""
+    """Whether a tool is to stop, whether it has noticed, and whether its thread was left behind."""
 
     def __init__(self) -> None:
-        self.is_set = self.noticed = False
+        self.is_set = self.noticed = self.left_behind = False
 
 
 _stopping: contextvars.ContextVar[_StopSignal | None] = contextvars.ContextVar("agent_widgets_stopping", default=None)
@@ -80,6 +87,7 @@ class Tool:
     arguments: type[pydantic.BaseModel]
     confirm: bool = False
     external: bool = False
+    timeout: float | None = None
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - whatever the function gives
         """Call the function itself, as if it were no tool."""
@@ -111,13 +119,9 @@ class Tool:
         stopping = _StopSignal()
         _stopping.set(stopping)
         try:
-            if inspect.iscoroutinefunction(self.function):
-                result = await cast("Callable[..., Awaitable[object]]", self.function)(**given)
-            else:
-                result = await _in_thread(lambda: self.function(**given), stopping)
-                if inspect.isawaitable(result):  # a wrapper around an async function
-                    result = await result
-            return succeeded(result)
+            if self.timeout is None:
+                return succeeded(await self._perform(given, stopping))
+            return await self._perform_within(self.timeout, given, stopping)
         except asyncio.CancelledError:  # noqa: ASYNC103 - a tool's own, when nobody has cancelled this task
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -127,13 +131,40 @@ class Tool:
         except (Exception, SystemExit) as error:  # noqa: BLE001
             return failed(f"{type(error).__name__}: {error}", traceback="".join(traceback.format_exception(error)))
 
+    async def _perform(self, given: dict[str, Any], stopping: _StopSignal) -> object:
+        if inspect.iscoroutinefunction(self.function):
+            return await cast("Callable[..., Awaitable[object]]", self.function)(**given)
+        result = await _in_thread(lambda: self.function(**given), stopping)
+        return await result if inspect.isawaitable(result) else result  # a wrapper around an async function
+
+    async def _perform_within(self, seconds: float, given: dict[str, Any], stopping: _StopSignal) -> ToolOutcome:
+        task, late = await within(self._perform(given, stopping), seconds=seconds, patience=TIMEOUT_GRACE_SECONDS)
+        if not late:
+            return succeeded(task.result())
+        text = f"{self.name} exceeded its timeout of {seconds:g} s."
+        if stopping.left_behind or not task.done():
+            return failed(f"{text} {STILL_RUNNING_TEXT}", still_running=True)
+        if task.cancelled():
+            return failed(text)
+        if error := task.exception():
+            return failed(f"{text} It ended with {type(error).__name__}: {error}")
+        return failed(f"{text} It gave, too late: {_text_of(task.result())}")  # what it did is done: the model is to know
+
 
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
-def tool(*, name: str | None = None, confirm: bool = False, external: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, confirm: bool = False, external: bool = False
+    *, name: str | None = None, confirm: bool = False, external: bool = False, timeout: float | None = None
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    confirm: bool = False,
+    external: bool = False,
+    timeout: float | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool. Its signature is the schema, its docstring tells the model when and how to use it.
 
@@ -143,13 +174,16 @@ def tool(
         confirm: Ask a person before each call.
         external: It is done elsewhere: the function has no body, and its signature is the schema. A call pauses the reply until
             ``run.answer(call_id, result)`` or an ``ExternalExecutionResultEvent`` brings the result.
+        timeout: Seconds after which a call is ended with the state "error": an async function is cancelled, a thread is asked
+            (``stop_requested``) and else left behind (``still_running``). ``None``: no limit.
 
     Raises:
-        ToolDefinitionError: a parameter without an annotation, ``*args``, or a docstring that says nothing.
+        ToolDefinitionError: a parameter without an annotation, ``*args``, a docstring that says nothing, or a timeout that
+            cannot work.
     """
     if function is None:
-        return partial(_made, name=name, confirm=confirm, external=external)
-    return _made(function, name, confirm=confirm, external=external)
+        return partial(_made, name=name, confirm=confirm, external=external, timeout=timeout)
+    return _made(function, name, confirm=confirm, external=external, timeout=timeout)
 
 
 def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
@@ -171,10 +205,18 @@ def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     return found
 
 
-def _made(function: Callable[..., Any], name: str | None = None, *, confirm: bool = False, external: bool = False) -> Tool:
+def _made(
+    function: Callable[..., Any],
+    name: str | None = None,
+    *,
+    confirm: bool = False,
+    external: bool = False,
+    timeout: float | None = None,
+) -> Tool:
     tool_name = name or getattr(function, "__name__", type(function).__name__)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ToolDefinitionError(tool_name, "it yields, and a tool gives one result. Gather the parts and return them.")
+    _check_timeout(timeout, tool_name, external=external)
     description = inspect.getdoc(function) or ""
     if len(description.split()) < 2:  # noqa: PLR2004 - one word tells a model nothing
         raise ToolDefinitionError(
@@ -189,7 +231,17 @@ def _made(function: Callable[..., Any], name: str | None = None, *, confirm: boo
         arguments=arguments_of(function, tool_name),
         confirm=confirm,
         external=external,
+        timeout=timeout,
     )
+
+
+def _check_timeout(timeout: object, tool_name: str, *, external: bool) -> None:
+    if timeout is None:
+        return
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
+        raise ToolDefinitionError(tool_name, f"its timeout is {timeout!r}; it must be a number of seconds above 0.")
+    if external:
+        raise ToolDefinitionError(tool_name, "it is external, so a timeout could end nothing. Give the run a deadline.")
 
 
 async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> object:
@@ -220,11 +272,14 @@ async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> objec
                 await ended.wait()
         except TimeoutError:
             if not result.done():  # it may have ended in the very moment in which the time was over
+                stopping.left_behind = True
                 raise asyncio.CancelledError(STILL_RUNNING) from None  # noqa: ASYNC104 - the same cancel, with what is known now
         if stopping.noticed:
             raise
         return result.result()  # noqa: ASYNC104
 
+
+STILL_RUNNING_TEXT = "It could not be ended and is still running: its effects may still happen."
 
 STILL_RUNNING = "the tool's thread is still running"
 """Carried by the ``CancelledError`` of a sync tool that did not notice the stop."""
@@ -241,7 +296,7 @@ def succeeded(result: object) -> ToolOutcome:
     return ToolOutcome(state="success", content=(TextBlock(_cut(_text_of(cast("object", result)))),))
 
 
-def failed(message: str, **metadata: str) -> ToolOutcome:
+def failed(message: str, **metadata: JsonValue) -> ToolOutcome:
     """A failure as a model reads it; ``metadata`` is for the person."""
     return ToolOutcome(state="error", content=(TextBlock(_cut(message)),), metadata=dict(metadata))
 

@@ -1111,6 +1111,33 @@ async def test_an_outside_result_is_taken_for_a_call_that_was_submitted() -> Non
     await assert_goes_on(agent)
 
 
+async def test_a_tool_that_exceeds_its_timeout_is_an_error_and_the_reply_goes_on() -> None:
+    @tool(timeout=0.01)
+    async def slow() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    agent, model = agent_of([call("slow"), call("add", {"a": 1, "b": 2})], "ok", tools=[slow, add])
+    assert (await agent.reply("go")).text == "ok"
+    assert results(agent) == {"call_1": ("error", "slow exceeded its timeout of 0.01 s."), "call_2": ("success", "3")}
+    assert model.requests[1].messages[-2]["content"] == "slow exceeded its timeout of 0.01 s."
+    await assert_goes_on(agent)
+
+
+async def test_a_stop_of_a_reply_whose_tool_has_a_timeout_interrupts_the_tool() -> None:
+    @tool(timeout=60)
+    async def slow() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    agent, _ = agent_of(call("slow"), tools=[slow])
+    task = await heard(agent, ev.ToolResultStartEvent)
+    agent.interrupt()
+    await task
+    assert results(agent) == {"call_1": ("interrupted", INTERRUPTED_TEXT)}
+    await assert_goes_on(agent)
+
+
 @tool(external=True)
 def ask_person(question: str) -> str:  # pyright: ignore[reportReturnType] - it has no body
     """Ask a person a question, and give the answer."""

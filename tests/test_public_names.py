@@ -94,7 +94,7 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Session.load, "(path, agent)"),
     (aw.Session.close, "(self)"),
     (aw.sessions, "()"),
-    (aw.tool, "(function=None, /, *, name=None, confirm=False, external=False)"),
+    (aw.tool, "(function=None, /, *, name=None, confirm=False, external=False, timeout=None)"),
     (aw.stop_requested, "()"),
     (
         aw.Msg,

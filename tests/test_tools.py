@@ -453,6 +453,166 @@ async def test_a_sync_tool_that_ends_while_it_is_cancelled_keeps_its_result() ->
     assert [block.text for block in outcome.content if isinstance(block, TextBlock)] == ["all of it"]
 
 
+# -- timeouts -------------------------------------------------------------------------------------------------------
+
+
+async def timed_out(function: Callable[..., Any]) -> ToolOutcome:
+    outcome = await tool(timeout=0.01)(function).execute("{}")
+    assert outcome.state == "error"
+    return outcome
+
+
+async def test_an_async_tool_that_exceeds_its_timeout_is_cancelled_and_cleans_up() -> None:
+    finished: list[str] = []
+
+    async def slow() -> None:
+        """Wait for ever."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            finished.append("finally")
+
+    outcome = await timed_out(slow)
+    assert (text_of(outcome), outcome.metadata) == ("slow exceeded its timeout of 0.01 s.", {})
+    assert finished == ["finally"]
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_tool_in_time_gives_its_result_its_failure_and_its_own_timeout_error() -> None:
+    @tool(timeout=60)
+    async def work(fails: str = "") -> str:
+        """Work, or fail with an error of its own."""
+        if fails:
+            raise TimeoutError(fails)
+        return "worked"
+
+    assert text_of(await work.execute("{}")) == "worked"
+    outcome = await work.execute('{"fails": "the server was slow"}')
+    assert (outcome.state, text_of(outcome)) == ("error", "TimeoutError: the server was slow")
+    assert "traceback" in outcome.metadata
+
+
+async def test_a_tool_with_a_timeout_that_raises_a_cancel_of_its_own_stops_nothing_else() -> None:
+    @tool(timeout=60)
+    async def odd() -> None:
+        """Cancel oneself."""
+        raise asyncio.CancelledError
+
+    assert text_of(await odd.execute("{}")) == "odd was cancelled from inside."
+
+
+async def test_what_a_tool_gives_or_raises_after_its_timeout_is_told_and_is_no_success() -> None:
+    async def stubborn() -> str:
+        """Answer the cancel with a result."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:  # noqa: ASYNC103 - some tools are like this
+            return "half of it"  # noqa: ASYNC104
+        return ""
+
+    async def breaks() -> None:
+        """Fail while cleaning up."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("dirty")
+
+    assert text_of(await timed_out(stubborn)) == "stubborn exceeded its timeout of 0.01 s. It gave, too late: half of it"
+    assert text_of(await timed_out(breaks)) == "breaks exceeded its timeout of 0.01 s. It ended with ValueError: dirty"
+
+
+async def test_an_async_tool_that_does_not_end_is_left_behind_and_said_to_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "TIMEOUT_GRACE_SECONDS", 0.01)
+    gate, ended = asyncio.Event(), asyncio.Event()
+
+    async def deaf() -> None:
+        """Wait for the gate only."""
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:  # noqa: ASYNC103 - some tools are like this
+                continue  # noqa: ASYNC104
+        ended.set()
+        raise ValueError("nobody looks")
+
+    outcome = await timed_out(deaf)
+    assert outcome.metadata == {"still_running": True}
+    assert text_of(outcome).startswith("deaf exceeded its timeout of 0.01 s. It could not be ended and is still running")
+    gate.set()
+    await ended.wait()
+
+
+async def test_a_sync_tool_that_exceeds_its_timeout_is_asked_and_else_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 0.01)
+    gate, ended = threading.Event(), threading.Event()
+
+    def deaf() -> None:
+        """Wait for the gate only."""
+        gate.wait(10)
+        ended.set()
+
+    outcome = await timed_out(deaf)
+    assert outcome.metadata == {"still_running": True}
+    gate.set()
+    assert await asyncio.to_thread(ended.wait, 5)
+    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 5)
+
+    def hears() -> None:
+        """Wait until told."""
+        while not stop_requested():
+            pass
+
+    outcome = await timed_out(hears)
+    assert (text_of(outcome), outcome.metadata) == ("hears exceeded its timeout of 0.01 s.", {})
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_stop_of_a_tool_with_a_timeout_is_the_stop_it_was(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 0.01)
+    begun, gate = threading.Event(), threading.Event()
+
+    async def slow() -> None:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    def deaf() -> None:
+        """Wait for the gate only."""
+        begun.set()
+        gate.wait(10)
+
+    made = tool(timeout=60)(slow if kind == "async" else deaf)
+    task = asyncio.create_task(made.execute("{}"))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert (STILL_RUNNING in caught.value.args) is (kind == "sync")
+    gate.set()
+
+
+async def test_a_foreign_timeout_around_a_tool_with_a_timeout_is_a_timeout_error() -> None:
+    @tool(timeout=60)
+    async def slow() -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await slow.execute("{}")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "5"])
+def test_a_timeout_that_cannot_work_is_refused(timeout: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match=r"its timeout is .*; it must be a number of seconds above 0"):
+        tool(timeout=timeout)(add.function)
+    with pytest.raises(ToolDefinitionError, match="it is external"):
+        tool(external=True, timeout=5)(add.function)
+
+
 def test_a_function_that_yields_cannot_become_a_tool() -> None:
     async def parts() -> AsyncIterator[str]:
         """Give parts, one by one."""
