@@ -113,10 +113,10 @@ class ReplyLoop:
             await self._act(calls)
             if self._pauses_or_ends():
                 return
-        _raise_if_cancelled()
         self._close("exceed_max_iters")
 
     def _pauses_or_ends(self) -> bool:
+        _raise_if_cancelled()
         if self._memory.transcript.waiting:
             return True
         if self._ends_after_step():
