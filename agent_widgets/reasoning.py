@@ -123,7 +123,6 @@ class ReplyLoop:
             await self._act(calls)
             if self._pauses_or_ends():
                 return
-        self._give_way()
         self._close("exceed_max_iters")
 
     def _give_way(self) -> None:

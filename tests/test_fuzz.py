@@ -23,7 +23,8 @@ from agent_widgets.sessions import Session
 from agent_widgets.state import AgentState
 from tests.fuzz.checks import Kind
 from tests.fuzz.clock import threads_in_step
-from tests.fuzz.stage import Life, Maker, Stage, WatchedAgent, made_agent, play, shrunk
+from tests.fuzz.lives import Life, Maker, WatchedAgent, made_agent
+from tests.fuzz.stage import Stage, play, shrunk
 from tests.fuzz.stories import REASONS, Act, Choice, Story, story_of
 
 CHUNK = 40
@@ -287,6 +288,9 @@ FOUND = {
     ),
     "a stop with the denial of the last step's call": Story(
         way="session", scripts=(((ASK,),), SECOND), max_steps=1, choices=(Choice("deny and stop", "no"),)
+    ),
+    "a stop with the denial before a model call that fails": Story(
+        way="session", scripts=(((ASK,), (fail("the line broke"),)), SECOND), choices=(Choice("deny and stop", "no"),)
     ),
     "a state saved at the event of a result": Story(
         way="session", scripts=(((call("quick", {"key": "k1", "seconds": 0.0}, "c1"),), DONE), SECOND), resumes=1

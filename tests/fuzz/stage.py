@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import json
 import threading
-from collections.abc import Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from agent_widgets import events as ev
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Inputs
 from agent_widgets.decisions import Decision, StopLevel
-from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError, NotWaitingError
-from agent_widgets.messages import Msg, ToolCallBlock
+from agent_widgets.errors import AgentBusyError, InputError, NotWaitingError
+from agent_widgets.messages import ToolCallBlock
 from agent_widgets.models.scripted import Call, Item, say
-from agent_widgets.results import DENIED_TEXT
-from agent_widgets.runs import Listener, Run, current_run
+from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
-from agent_widgets.state import AgentState, valid_arguments
+from agent_widgets.state import valid_arguments
 from agent_widgets.wire import load_state
-from tests.fuzz.cast import TOOLS, StoryModel, on_stage
-from tests.fuzz.checks import Fault, Kind, LogCheck, key_of, results_by_key
+from tests.fuzz.cast import TOOLS
+from tests.fuzz.checks import Fault, Kind, key_of, results_by_key
 from tests.fuzz.clock import Hang, VirtualLoop, threads_in_step
+from tests.fuzz.judging import ReaderFailedError, judge_leg, judge_results, judge_run
+from tests.fuzz.lives import Life, Maker, Watch, watched_agent
 from tests.fuzz.stories import Act, Choice, Story, simpler
-
-Maker = Callable[["Life", AgentState | None], Agent]
-"""Makes the agent of a life; a test gives one that makes a broken agent."""
-
-
-class ReaderFailedError(Exception):
-    """What a reader of a stream raises of its own."""
 
 
 def play(story: Story, maker: Maker | None = None) -> tuple[Fault, ...]:
@@ -47,138 +39,6 @@ def play(story: Story, maker: Maker | None = None) -> tuple[Fault, ...]:
     finally:
         stage.close()
     return tuple(dict.fromkeys(stage.faults))
-
-
-@dataclass(eq=False)
-class Watch:
-    """A run under observation."""
-
-    run: Run
-    check: LogCheck
-    events: list[ev.Event] = field(default_factory=list[ev.Event])
-    reasons: list[str] = field(default_factory=list[str])
-    must_end: bool = False
-    must_be_interrupted: bool = False
-    may_be_interrupted: bool = False
-    model_failed: bool = False
-
-    @property
-    def has_ended(self) -> bool:
-        return any(isinstance(event, ev.ReplyEndEvent) for event in self.events)
-
-
-class WatchedAgent(Agent):
-    """An agent whose runs are watched from their beginning."""
-
-    life: Life
-
-    def _start(self, inputs: Inputs, listener: Listener | None = None) -> Run:
-        run = super()._start(inputs, listener)
-        self.life.watch(run, isinstance(inputs, ev.UserInterruptEvent))
-        return run
-
-
-def watched_agent(life: Life, state: AgentState | None) -> Agent:
-    """The agent of a life."""
-    return made_agent(WatchedAgent, life, state)
-
-
-def made_agent(kind: type[WatchedAgent], life: Life, state: AgentState | None) -> Agent:
-    """An agent of this class with the tools that its story asks for."""
-    story = life.stage.story
-    asked = {item.name for script in story.scripts for turn in script for item in turn if isinstance(item, Call)}
-    tools = [made for name, made in TOOLS.items() if name in asked | {"quick"}]
-    agent = kind(
-        StoryModel(),
-        tools=tools,
-        state=state,
-        max_steps=story.max_steps,
-        on_interrupt="raise" if story.raises else "reply",
-    )
-    agent.life = life
-    return agent
-
-
-class Life:
-    """What one agent does until a crash: the notes of its tools, and its runs."""
-
-    def __init__(self, stage: Stage, state: AgentState | None = None) -> None:
-        self.stage = stage
-        self.story = stage.story
-        self.loop = stage.loop
-        self.is_alive = True
-        self.watches: list[Watch] = []
-        self.litter: list[asyncio.Task[None]] = []
-        on_stage.set(self)
-        stage.lives.append(self)
-        self.context = contextvars.copy_context()
-        self.agent = stage.maker(self, state)
-        self.session = Session(self.agent, loop=self.loop) if self.story.way == "session" else None
-
-    def watch(self, run: Run, may_be_interrupted: bool = False) -> None:
-        may_be_interrupted |= self.story.deadline is not None
-        watch = Watch(run, LogCheck(run.transcript), may_be_interrupted=may_be_interrupted)
-        self.watches.append(watch)
-        run.listen(lambda _, event: self._heard(watch, event))
-
-    def _heard(self, watch: Watch, event: ev.Event | None) -> None:
-        if event is not None:
-            watch.check.read(event)
-            watch.events.append(event)
-            if isinstance(event, ev.UserConfirmResultEvent) and self.is_alive:
-                self.stage.took_effect(event)
-        self.stage.changed.set()
-        if event is not None and self.is_alive:
-            self.stage.count_event()
-
-    def watch_of(self, run: Run | None) -> Watch | None:
-        return next((watch for watch in self.watches if watch.run is run), None)
-
-    def current(self) -> Watch | None:
-        """The run that is busy or paused."""
-        run = self.session.current if self.session else self.agent._run
-        return None if run is None or run.is_over else self.watch_of(run)
-
-    def left_behind(self) -> set[str]:
-        """The ids of calls that were said to run on."""
-        return {
-            event.tool_call_id
-            for watch in self.watches
-            for event in watch.events
-            if isinstance(event, ev.ToolResultEndEvent) and event.metadata.get("still_running")
-        }
-
-    # -- notes of the cast --------------------------------------------------------------------------------------
-
-    def began(self, key: str, name: str, given: dict[str, Any]) -> None:
-        if self.is_alive:
-            self.stage.began(key, name, given)
-
-    def ended(self, key: str, text: str) -> None:
-        watch = self.watch_of(current_run())
-        if self.is_alive and watch is not None and not self._is_answered(watch, key):
-            self.stage.finished[key] = text
-
-    def _is_answered(self, watch: Watch, key: str) -> bool:
-        ids = {block.id for block in watch.run.reply.content if isinstance(block, ToolCallBlock) and key_of(block.input) == key}
-        return any(isinstance(e, ev.ToolResultEndEvent) and e.tool_call_id in ids for e in watch.events)
-
-    def noticed(self, key: str) -> None:
-        self.stage.noticed.add(key)
-
-    def stop_from_inside(self) -> None:
-        if self.is_alive:
-            self.stage.stop("now", "from inside", "agent")
-
-    def model_failed(self) -> None:
-        if (watch := self.watch_of(current_run())) is not None:
-            watch.model_failed = True
-
-    def refused(self, fault: str) -> None:
-        self.stage.fault("invalid history", f"a server would refuse the request: {fault}")
-
-    def next_turn(self, prompt: str) -> tuple[Item, ...]:
-        return self.stage.next_turn(prompt)
 
 
 class Stage:
@@ -199,6 +59,7 @@ class Stage:
         self.asked = {
             key_of(item.arguments): item for script in story.scripts for turn in script for item in turn if isinstance(item, Call)
         }
+        self.pause_was_ended = False
         self.life: Life
         self.lives: list[Life] = []
         self.snapshot: str = ""
@@ -332,6 +193,8 @@ class Stage:
             watch = None
         if watch is not None:
             watch.reasons.append(reason)
+        elif life.agent.state.waiting():
+            self.pause_was_ended = True
         if through == "run":
             if watch is not None:
                 watch.run.stop(level, reason)
@@ -370,6 +233,8 @@ class Stage:
         self.snapshot = json.dumps(saved)
         if load_state(json.loads(self.snapshot)) != load_state(saved):
             self.fault("invalid history", "the state does not round-trip")
+        for call in life.agent.state.waiting():  # a decision is told a moment before it is in the state: it is asked again
+            self.denied.pop(key_of(call.input), None)
         said: dict[str, str] = {}
         for watch in life.watches:
             said |= {key: result.text() for key, (_, result) in results_by_key([watch.run.reply]).items()}
@@ -460,7 +325,7 @@ class Stage:
         watch = life.watches[-1] if len(life.watches) > before else None
         if life.is_alive:
             await self._settled(watch)
-            self._judge_leg(watch, error)
+            judge_leg(self, watch, error)
         else:
             await self._settled(watch)
 
@@ -486,26 +351,6 @@ class Stage:
         for task in asyncio.all_tasks():
             if task not in mine and task.get_name() not in names:
                 self.fault("leftover", f"a task: {task.get_coro()!r:.120} {task.get_name()}")
-
-    def _judge_leg(self, watch: Watch | None, error: BaseException | None) -> None:
-        status = watch.run.status if watch else "nothing"
-        expected: type[BaseException] | None = None
-        if isinstance(error, ReaderFailedError):
-            expected = ReaderFailedError
-        elif self._reader_left and self.story.reading == "break" and error is None:
-            expected = None  # it left while it was given the closing events, and took its cancel along
-        elif self._was_cancelled:
-            expected = asyncio.CancelledError
-        elif self._expired:
-            expected = TimeoutError
-        elif status == "error" and watch is not None:
-            expected = type(watch.run.error) if watch.run.error else None
-            if self._reader_left:
-                expected = None
-        elif status == "interrupted" and self.story.raises and self.story.way == "reply":
-            expected = AgentInterruptedError
-        if (type(error) if error else None) is not expected:
-            self.fault("wrong outcome", f"a {status} reply raised {error!r}, expected {expected}")
 
     async def _use(self, inputs: Inputs) -> None:
         seconds, self._timeout = self._timeout, None
@@ -769,13 +614,13 @@ class Stage:
             agent.interrupt()
         await self._check_strays()
         for watch in life.watches:
-            self._judge(watch)
+            judge_run(self, watch)
         state = agent.state
         if state.reply_id:
             self.fault("wrong outcome", "a reply is open at the end")
         for fault in state.check():
             self.fault("invalid history", fault)
-        self._judge_results(state)
+        judge_results(self, state)
         if load_state(json.loads(json.dumps(agent.dump()))) != state:
             self.fault("invalid history", "the state does not round-trip")
         try:
@@ -796,63 +641,6 @@ class Stage:
         await self._check_strays()
         if agent.dump() != before:
             self.fault("invalid history", "a tool that was left behind changed it")
-
-    def _judge(self, watch: Watch) -> None:
-        run = watch.run
-        where = f"a run that is {run.status} after {[e.type for e in watch.events[-3:]]}"
-        paused = run.status == "paused"
-        for fault in watch.check.end(paused=paused, waiting={call.id for call in run.transcript.waiting}):
-            self.fault("broken log", f"{fault} ({where})")
-        end = next((event for event in watch.events if isinstance(event, ev.ReplyEndEvent)), None)
-        if end is not None and end.finished_reason != run.status:
-            self.fault("wrong outcome", f"REPLY_END says {end.finished_reason}: {where}")
-        if watch.must_be_interrupted and run.status != "interrupted":
-            self.fault("wrong outcome", f"stopped now, and {where}")
-        if watch.must_end and paused:
-            self.fault("wrong outcome", f"stopped, and {where}")
-        if run.status == "interrupted" and not watch.reasons and not watch.may_be_interrupted:
-            self.fault("wrong outcome", f"nobody stopped it: {where}")
-        if run.status == "error" and not watch.model_failed:
-            self.fault("wrong outcome", f"{run.error!r} came from nowhere: {where}")
-        if not run.is_over:
-            self.fault("wrong outcome", f"not over: {where}")
-        if end is not None and run.status == "interrupted" and watch.reasons and not watch.may_be_interrupted:
-            if end.metadata.get("reason") not in watch.reasons:
-                self.fault("wrong outcome", f"REPLY_END's reason is {end.metadata.get('reason')!r}, asked was {watch.reasons}")
-            if end.metadata.get("source") not in ("code", "user"):
-                self.fault("wrong outcome", f"REPLY_END's source is {end.metadata.get('source')!r}")
-        kept = next((m for m in self.life.agent.state.context if m.id == run.reply.id), None)
-        if kept is not None and not paused and _content(kept) != _content(run.reply):
-            self.fault("broken log", f"the history is not the fold of the log: {where}")
-
-    def _judge_results(self, state: AgentState) -> None:
-        results = results_by_key(state.context)
-        for key, text in (self._must_have | self.finished).items():
-            if key in self.noticed:
-                continue
-            call, result = results.get(key, (None, None))
-            if result is None or call is None or text not in result.text():
-                self.fault("result lost", f"{key} finished with {text!r}; the history has {result and result.text()!r}")
-            elif key in self.finished and result.state not in ("success", "error"):
-                self.fault("result lost", f"{key} finished, and its result is {result.state}")
-        for key, (call, result) in results.items():
-            if key in self.denied:
-                reason = self.denied[key]
-                text = DENIED_TEXT.format(name=call.name) + (f"\nReason: {reason}" if reason else "")
-                if result.state != "denied" or result.text() != text:
-                    self.fault(
-                        "wrong outcome", f"{key} was denied for {reason!r}; the model reads {result.state} {result.text()!r}"
-                    )
-            elif result.state == "success" and key not in self.ran:
-                self.fault("wrong outcome", f"{key} has a result and never ran")
-            elif result.state == "success" and key not in (self._must_have | self.finished):
-                self.fault("wrong outcome", f"{key} has a success that no tool gave: {result.text()!r}")
-            if key in self.ran and key in self.allowed and call.input not in self.allowed[key]:
-                self.fault("wrong outcome", f"{key} ran with {self.allowed[key]}, and the history shows {call.input}")
-
-
-def _content(message: Msg) -> list[object]:
-    return [replace(block, finished_at=None) for block in message.content]
 
 
 def _decision(reply_id: str, answers: dict[str, tuple[bool, ToolCallBlock]], choice: Choice) -> ev.UserConfirmResultEvent:

@@ -170,7 +170,7 @@ class _Teller:
     def _act(self, way: Way) -> Act:
         chance = self._chance
         by = chance.choice(("turn", "turn", "turn", "event", "event", "second"))
-        ranges = {"turn": 2 ** chance.uniform(0, 7.5), "event": 2 ** chance.uniform(0, 6), "second": chance.uniform(0, 0.6)}
+        ranges = {"turn": 2 ** chance.uniform(2, 8), "event": 2 ** chance.uniform(1, 6.5), "second": chance.uniform(0, 0.6)}
         at = ranges[by] if by == "second" else int(ranges[by])
         deeds: tuple[Deed, ...] = (*_STOPS, "cancel", "cancel", "crash", "second")
         if way == "session":
