@@ -119,14 +119,13 @@ class ReplyLoop:
             if not calls:
                 self._close("completed")
                 return
-            self._give_way()
             await self._act(calls)
             if self._pauses_or_ends():
                 return
         self._close("exceed_max_iters")
 
     def _give_way(self) -> None:
-        """Raise the cancel that the last event brought, a budget's: an await may be far, and nothing may begin before it."""
+        """Raise a cancel that no await has met yet (a budget's, or one that a model swallowed): nothing may begin after it."""
         if self._leg is not None and self._leg.cancelling() > self._cancels:
             raise asyncio.CancelledError
 

@@ -104,17 +104,20 @@ class Tool:
 
     def misfit(self, arguments: str) -> ToolOutcome | None:
         """What the model is told when ``arguments``, JSON text, do not fit; ``None`` when they do."""
+        read = self._read(arguments)
+        return read if isinstance(read, ToolOutcome) else None
+
+    def _read(self, arguments: str) -> pydantic.BaseModel | ToolOutcome:
         try:
-            self.arguments.model_validate_json(arguments or "{}")
+            return self.arguments.model_validate_json(arguments or "{}")
         except pydantic.ValidationError as error:
             return failed(f"The arguments do not fit {self.name}: {faults(error)}")
-        return None
 
     async def execute(self, arguments: str) -> ToolOutcome:
         """Run it with ``arguments``, JSON text. A failure is an outcome, not an exception; a cancel is raised."""
-        if wrong := self.misfit(arguments):
-            return wrong
-        values = self.arguments.model_validate_json(arguments or "{}")
+        values = self._read(arguments)
+        if isinstance(values, ToolOutcome):
+            return values
         given = {name: getattr(values, name) for name in type(values).model_fields}
         stopping = _StopSignal()
         _stopping.set(stopping)

@@ -93,7 +93,7 @@ def _day(day: int) -> str:
         f"this log on another day knows that it was asked on day {day} and that it was answered.\n"
     )
     if day % 7 == _LIST_DAY:
-        text += "\nLeft to do:\n\n" + "".join(f"- {work}, by day {day + n}\n" for n, work in enumerate(_TODO, 1))
+        text += "\nLeft to do:\n\n" + "".join(f"- {work}, by day {day + n}\n" for n, work in enumerate(_LEFT_TO_DO, 1))
     if day % 7 == _CODE_DAY:
         text += f"\nThe rule for the lamp, as it hangs beside the stairs:\n\n```python\n{_CODE}```\n"
     if day % 7 == 0:
@@ -102,7 +102,7 @@ def _day(day: int) -> str:
     return text
 
 
-_TODO = ("look at the loose step", "count the candles", "write to the harbour master")
+_LEFT_TO_DO = ("look at the loose step", "count the candles", "write to the harbour master")
 _CODE = """\
 def lamp(hour: int, fog: bool) -> str:
     if fog or hour < 7 or hour > 18:
