@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
+from agent_widgets import acting, tools
 from agent_widgets import events as ev
-from agent_widgets import reasoning, tools
 from agent_widgets.agent import INTERRUPTION_TEXT, WAITING_TEXT, Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece
 from agent_widgets.budgets import Budget
@@ -457,7 +457,7 @@ async def test_a_tool_that_swallows_its_cancel_does_not_let_the_reply_go_on() ->
 
 
 async def test_a_tool_that_does_not_end_is_left_behind_and_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasoning, "TOOL_CLEAN_UP_SECONDS", 0.01)
+    monkeypatch.setattr(acting, "TOOL_CLEAN_UP_SECONDS", 0.01)
     begun, gate = asyncio.Event(), asyncio.Event()
 
     @tool
