@@ -1,0 +1,34 @@
+"""A model with a cue for each prompt: the script for the one that is stopped, one sentence for those before and after."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from agent_widgets.backends import ModelDelta, ModelRequest
+from agent_widgets.models.scripted import ScriptedModel, Turn, say
+from tests.validator import faults
+
+ALL_IS_WELL = "All is well."
+
+
+class Cues:
+    """Says the script while "go" is the last prompt, and judges each request as a strict server would."""
+
+    name = "cues"
+
+    def __init__(self, script: Sequence[Turn]) -> None:
+        self._script = ScriptedModel(script)
+        self.refused: list[str] = []
+        self.open = 0
+
+    async def stream(self, request: ModelRequest, /) -> AsyncIterator[ModelDelta]:
+        self.refused += faults(request.messages)
+        prompts = [message["content"] for message in request.messages if message["role"] == "user"]
+        has_cue = prompts[-1] == "go" and self._script.unused()
+        source = self._script if has_cue else ScriptedModel([[say(ALL_IS_WELL)]])
+        self.open += 1
+        try:
+            async for piece in source.stream(request):
+                yield piece
+        finally:
+            self.open -= 1
