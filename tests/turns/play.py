@@ -28,6 +28,10 @@ DEADLINE = 1_000_000.0
 """Virtual seconds: nobody but the way "deadline" comes so far."""
 
 
+SECONDS = 0.25
+"""Virtual seconds from a stop to the end: a thread is given 0.2 to notice, and no tool here takes long to clean up."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Way:
     """A way of stopping, at the turn ``at``.
@@ -93,6 +97,7 @@ class Play:
     cancel_was_accepted: bool = False
     stopped_at: int = 0
     ended_at: int = 0
+    seconds: float = 0.0
     turns: int = 0
     said: str = ""
     unread: list[str] = field(default_factory=list[str])
@@ -199,6 +204,7 @@ class Play:
         assert self.way is not None
         self.stopped_at = self.loop.turn
         self.way.act(self)
+        self.seconds = self.loop.now
 
     def _hear(self, _: Run, event: ev.Event | None) -> None:
         if event is None:
@@ -208,6 +214,7 @@ class Play:
             self.said += event.delta
         if isinstance(event, ev.ReplyEndEvent):
             self.ended_at = self.loop.turn
+            self.seconds = self.loop.now - self.seconds
         loaded = load_state(json.loads(json.dumps(self.agent.dump())))  # C22: whoever saves now can go on
         if loaded != self.agent.state:
             self.unread.append(f"{event.type}: the state is not what was saved")
@@ -246,6 +253,8 @@ class Play:
             yield f"C8 {way.turns} turns after the stop nobody has heard of it"
         if run.status != "interrupted" and way.level == "now" and not was_late:
             yield f"C7 stopped in turn {self.stopped_at}, and it went on to {run.status} in turn {self.ended_at}"
+        if way.level == "now" and not was_late and self.seconds > SECONDS:
+            yield f"C8 {self.seconds:g} s from the stop to the end"
         if run.status == "interrupted":
             asked = {"source": way.source, "when": way.level}
             if {key: end.metadata.get(key) for key in asked} != asked and not was_late:
