@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from agent_widgets import events as ev
 from agent_widgets.messages import Msg, PermissionRule, new_id
-from agent_widgets.state import AgentState
+from agent_widgets.state import AgentState, Summary
 from agent_widgets.transcript import Transcript, TranscriptBuilder
 
 
@@ -18,6 +18,7 @@ class _Held:
     open: TranscriptBuilder | None = None
     cur_iter: int = 0
     rules: tuple[PermissionRule, ...] = ()
+    summary: Summary | None = None
 
 
 class Memory:
@@ -39,6 +40,7 @@ class Memory:
             reply_id="" if opened is None else opened.id,
             cur_iter=held.cur_iter,
             rules=held.rules,
+            summary=held.summary,
         )
 
     def load(self, state: AgentState) -> None:
@@ -47,9 +49,9 @@ class Memory:
         self.session_id = state.session_id
         if state.reply_id:
             opened = TranscriptBuilder(Transcript(message=state.context[-1], steps=state.cur_iter))
-            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules)
+            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules, state.summary)
         else:
-            held = _Held(state.context, None, 0, state.rules)
+            held = _Held(state.context, None, 0, state.rules, state.summary)
         self._swap(lambda _: held)
 
     @property
@@ -82,14 +84,20 @@ class Memory:
         return sum(map(is_meant, before.rules))
 
     def apply(self, event: ev.Event) -> None:
-        """Fold one event into the open reply; ``REPLY_END`` closes it."""
+        """Fold one event into the open reply; ``REPLY_END`` closes it, a summary stands for older messages from now on."""
         opened = self._held.open
         if opened is None:
             return
         opened.apply(event)
-        if isinstance(event, ev.ReplyEndEvent):
-            message = opened.freeze().message
-            self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0))
+        match event:
+            case ev.ReplyEndEvent():
+                message = opened.freeze().message
+                self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0))
+            case ev.CustomEvent(name=ev.SUMMARY, value={"text": str(text), "messages": int(messages), "blocks": int(blocks)}):
+                summary = Summary(text=text, messages=messages, blocks=blocks)
+                self._swap(lambda held: replace(held, summary=summary))
+            case _:
+                pass
 
     def _swap(self, change: Callable[[_Held], _Held]) -> _Held:
         """Change what is held, in one step; gives what was held before."""

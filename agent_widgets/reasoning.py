@@ -20,7 +20,8 @@ from agent_widgets.backends import (
     ModelRequest,
     messages_of,
 )
-from agent_widgets.errors import ModelError
+from agent_widgets.compression import CompressionConfig, Gauge
+from agent_widgets.errors import ConversationTooLongError, ModelError
 from agent_widgets.memory import Memory
 from agent_widgets.messages import (
     ErrorInfo,
@@ -32,6 +33,7 @@ from agent_widgets.messages import (
     new_id,
 )
 from agent_widgets.runs import current_run
+from agent_widgets.shortening import Notes, Shortening
 from agent_widgets.tools import Tool
 from agent_widgets.transcript import closing
 
@@ -54,6 +56,9 @@ class ReplyLoop:
         tools: dict[str, Tool],
         permissions: tuple[PermissionRule, ...] = (),
         instructions: str = "",
+        compression: CompressionConfig | None = None,
+        summariser: Model | None = None,
+        gauge: Gauge | None = None,
         max_steps: int,
         emit: Emit,
         ends_after_step: Callable[[], bool],
@@ -64,6 +69,16 @@ class ReplyLoop:
         self._tools = tools
         self._permissions = permissions
         self._instructions = instructions
+        self._gauge = gauge or Gauge()
+        self._shortening = Shortening(
+            memory=memory,
+            config=compression,
+            gauge=self._gauge,
+            model=summariser or model,
+            ask=self._ask,
+            say=self._say,
+            give_way=self._give_way,
+        )
         self._max_steps = max_steps
         self._emit = emit
         self._ends_after_step = ends_after_step
@@ -71,6 +86,11 @@ class ReplyLoop:
         self._leg: asyncio.Task[object] | None = None
         self._cancels = 0
         self._over = False
+
+    @property
+    def is_summarising(self) -> bool:
+        """Whether it is between two steps, with a call under way that belongs to none."""
+        return self._shortening.is_asking
 
     async def carry(self, inputs: Inputs) -> None:
         """Until the reply ends or pauses. Cancelled or failing, it closes what is open, then raises."""
@@ -154,28 +174,40 @@ class ReplyLoop:
     # -- reasoning ----------------------------------------------------------------------------------------------
 
     async def _reason(self) -> tuple[ToolCallBlock, ...]:
-        """One model call; gives the calls that it asked for."""
-        request = ModelRequest(
+        """One model call; gives the calls that it asked for. One that is refused as too long is shortened and made again."""
+        whole = ModelRequest(
             context=self._memory.state.context,
             instructions=self._instructions,
             tools=tuple(tool.spec for tool in self._tools.values()),
         )
-        self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name))
-        self._give_way()
-        taken = {block.id for message in request.context for block in message.content if isinstance(block, ToolCallBlock)}
+        request = await self._shortening.before(whole)
+        taken = {block.id for message in whole.context for block in message.content if isinstance(block, ToolCallBlock)}
         answer = Answer(self._say, self._reply_id, taken)
-        await self._ask(request, answer)
+        try:
+            await self._call(request, answer, {})
+        except ConversationTooLongError:
+            shorter = None if answer.has_begun else await self._shortening.after_refusal(whole, request)
+            if shorter is None:
+                raise
+            request = shorter
+            await self._call(request, answer, {"purpose": "again"})
         answer.end()
+        self._gauge.learn(request, answer.input_tokens)
         self._give_way()
         calls = {b.id: b for b in self._memory.transcript.message.content if isinstance(b, ToolCallBlock)}
         # What is executed is what the model wrote: arguments that were mended for the history are refused by the tool.
         return tuple(replace(calls[call_id], input=arguments or "{}") for call_id, arguments in answer.calls.items())
 
-    async def _ask(self, request: ModelRequest, answer: Answer) -> None:
+    async def _call(self, request: ModelRequest, answer: Answer, metadata: JsonObject) -> None:
+        self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name, metadata=metadata))
+        self._give_way()
+        await self._ask(self._model, request, answer)
+
+    async def _ask(self, model: Model, request: ModelRequest, answer: Answer | Notes) -> None:
         """Stream one answer. A call that fails for a while, before it has said anything, is tried again."""
         for attempt in range(MAX_RETRIES + 1):
             try:
-                async for piece in self._model.stream(request):
+                async for piece in model.stream(request):
                     answer.add(piece)
             except ModelError as error:
                 if answer.has_begun or not error.is_temporary or attempt == MAX_RETRIES:

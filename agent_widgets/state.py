@@ -12,6 +12,7 @@ import pydantic_core
 
 from agent_widgets.messages import (
     Block,
+    HintBlock,
     Msg,
     PermissionRule,
     ToolCallBlock,
@@ -20,9 +21,23 @@ from agent_widgets.messages import (
     timestamp,
 )
 
-STATE_VERSION = 1
+STATE_VERSION = 2
+"""2 brought ``summary``: a package that does not know it would send the whole history again, so it must refuse the state."""
 INTERRUPTED_TEXT = "<system-reminder>The tool call has been interrupted by the user.</system-reminder>"
 """What the model reads where a call was cut: AgentScope 2's text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a model reads in place of the oldest part of a history. The history itself stays whole.
+
+    It stands for the first ``messages`` messages, and for the first ``blocks`` blocks of the one after them; there it ends
+    between two steps (``step_ends``).
+    """
+
+    text: str
+    messages: int = 0
+    blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +46,7 @@ class AgentState:
 
     ``context`` holds the messages in order; while a reply is open, its unfinished message is the last. ``reply_id`` names
     the reply that is running or paused, and is ``""`` when there is none. ``cur_iter`` counts that reply's steps.
+    ``summary`` is what a model reads in place of the oldest messages, once they were compressed.
     """
 
     session_id: str = field(default_factory=new_id)
@@ -38,6 +54,7 @@ class AgentState:
     reply_id: str = ""
     cur_iter: int = 0
     rules: tuple[PermissionRule, ...] = ()
+    summary: Summary | None = None
     version: int = STATE_VERSION
 
     def waiting(self) -> tuple[ToolCallBlock, ...]:
@@ -55,19 +72,41 @@ class AgentState:
         for number, message in enumerate(self.context):
             is_open = message.id == self.reply_id and message is self.context[-1]
             faults += (f"message {number}: {fault}" for fault in _faults(message, is_open=is_open))
-        return tuple(faults)
+        return (*faults, *_summary_faults(self.summary, self.context))
 
     def repair(self) -> AgentState:
         """The same history with every fault mended, as after a crash: cut calls are closed as interrupted.
 
-        A reply that waits for a person goes on waiting. One that was running when the state was saved is ended.
+        A reply that waits for a person goes on waiting. One that was running when the state was saved is ended. A summary
+        that does not fit the history (any more) is dropped: the messages themselves are all there.
         """
         paused = bool(self.waiting())
         context = tuple(
             _repaired(message, was_open=message.id == self.reply_id, keep_waiting=paused and message.id == self.reply_id)
             for message in self.context
         )
-        return replace(self, context=context, reply_id=self.reply_id if paused else "", cur_iter=self.cur_iter if paused else 0)
+        return replace(
+            self,
+            context=context,
+            reply_id=self.reply_id if paused else "",
+            cur_iter=self.cur_iter if paused else 0,
+            summary=self.summary if _still_fits(self.summary, self.context, context) else None,
+        )
+
+
+def step_ends(message: Msg) -> tuple[int, ...]:
+    """After how many of its blocks a step of a reply is over: where every call has its result, and after a hint."""
+    ends: list[int] = []
+    unanswered: set[str] = set()
+    for at, block in enumerate(message.content, 1):
+        if isinstance(block, ToolCallBlock):
+            unanswered.add(block.id)
+        elif isinstance(block, ToolResultBlock) and block.state != "running":
+            unanswered.discard(block.id)
+        more_results = at < len(message.content) and isinstance(message.content[at], ToolResultBlock)
+        if isinstance(block, ToolResultBlock | HintBlock) and not unanswered and not more_results:
+            ends.append(at)
+    return tuple(ends)
 
 
 def waiting_calls(message: Msg) -> tuple[ToolCallBlock, ...]:
@@ -92,6 +131,26 @@ def valid_arguments(text: str) -> str:
     except ValueError:
         return "{}"
     return pydantic_core.to_json(partial).decode() if isinstance(partial, dict) else "{}"
+
+
+def _summary_faults(summary: Summary | None, context: tuple[Msg, ...]) -> list[str]:
+    if summary is None:
+        return []
+    if not 0 <= summary.messages <= len(context):
+        return [f"the summary stands for {summary.messages} messages, and there are {len(context)}"]
+    if summary.blocks and (summary.messages == len(context) or summary.blocks not in step_ends(context[summary.messages])):
+        return [f"the summary ends inside a step of message {summary.messages}"]
+    return []
+
+
+def _still_fits(summary: Summary | None, before: tuple[Msg, ...], after: tuple[Msg, ...]) -> bool:
+    """Whether a summary stands for the same blocks after a repair as before it."""
+    if summary is None or _summary_faults(summary, before) or not summary.blocks:
+        return summary is not None and not _summary_faults(summary, before)
+    stood_for = [
+        [(block.type, block.id) for block in context[summary.messages].content[: summary.blocks]] for context in (before, after)
+    ]
+    return stood_for[0] == stood_for[1] and not _summary_faults(summary, after)
 
 
 def _faults(message: Msg, *, is_open: bool) -> list[str]:

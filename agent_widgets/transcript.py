@@ -46,7 +46,7 @@ class ToolOutput:
 class Transcript:
     """What one run looks like: the assistant message so far, and what surrounds it.
 
-    ``model`` names the model called last, ``steps`` counts model calls, ``calling`` says that one is open.
+    ``model`` names the model called last for a step, ``steps`` counts steps, ``calling`` says that a model call is open.
     """
 
     message: Msg
@@ -230,8 +230,10 @@ class TranscriptBuilder:
                     error=event.error,
                     metadata=metadata,
                 )
-            case ev.ModelCallStartEvent():
+            case ev.ModelCallStartEvent() if event.begins_step:
                 base = replace(base, model=event.model_name, steps=base.steps + 1, calling=True)
+            case ev.ModelCallStartEvent():
+                base = replace(base, calling=True)
             case ev.ModelCallEndEvent():
                 base = replace(base, calling=False)
                 message = replace(message, usage=_added(message.usage or Usage(), event))

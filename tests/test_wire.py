@@ -249,7 +249,7 @@ def test_what_is_not_a_message_is_an_input_error_that_says_where(change: JsonObj
 @pytest.mark.parametrize("version", [STATE_VERSION + 1, 99])
 def test_a_state_of_a_newer_version_says_both_versions_and_how_to_upgrade(version: int) -> None:
     with pytest.raises(
-        SavedStateError, match=rf"newer agent-widgets \(version {version}; this one reads up to 1\).*pip install -U"
+        SavedStateError, match=rf"newer agent-widgets \(version {version}; this one reads up to {STATE_VERSION}\).*pip install -U"
     ):
         load_state({"version": version, "context": "of another shape"})
 

@@ -270,6 +270,22 @@ def hints_and_notices() -> Log:
     return log
 
 
+def compressed() -> Log:
+    """A step that is refused as too long, a summary, and the step's call made again: one step, and the usage of all."""
+    log = Log()
+    log.add(ev.ModelCallStartEvent(reply_id="r1", model_name="demo"))
+    log.add(ev.ModelCallEndEvent(reply_id="r1", input_tokens=0, output_tokens=0, finished_reason="interrupted"))
+    log.add(ev.ModelCallStartEvent(reply_id="r1", model_name="small", metadata={"purpose": "compression"}))
+    log.model_end(900, 40)
+    log.add(ev.CustomEvent(name=ev.SUMMARY, value={"text": "They talked about tea.", "messages": 12, "blocks": 0}))
+    log.add(ev.CustomEvent(name=ev.NOTICE, value={"text": "Older messages were summarised: 12 messages."}))
+    log.add(ev.ModelCallStartEvent(reply_id="r1", model_name="demo", metadata={"purpose": "again"}))
+    log.text("t1", "Green tea.")
+    log.model_end(120, 3)
+    log.end()
+    return log
+
+
 LOGS = (
     plain_text,
     two_tools,
@@ -281,6 +297,7 @@ LOGS = (
     tool_output,
     error,
     hints_and_notices,
+    compressed,
 )
 
 
