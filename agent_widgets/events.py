@@ -105,10 +105,7 @@ class ModelCallStartEvent(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallEndEvent(EventBase):
-    """A model's answer ended. ``metadata={"usage": "unknown"}`` when the provider reported no tokens.
-
-    A call that was refused as too long has used none, and is "interrupted".
-    """
+    """A model's answer ended. ``metadata={"usage": "unknown"}`` when the provider reported no tokens."""
 
     type: Literal["MODEL_CALL_END"] = "MODEL_CALL_END"
     reply_id: str

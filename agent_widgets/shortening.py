@@ -102,7 +102,7 @@ class Shortening:
         """A shorter request than the one that was refused as too long; ``None`` if there is none."""
         if self._config is None:
             return None
-        self._say(ev.ModelCallEndEvent(reply_id=self._reply_id, input_tokens=0, output_tokens=0, finished_reason="interrupted"))
+        self._say(call_ended(self._reply_id, None, "interrupted"))
         shortened = await self._shorten(self._config, self._gauge.tokens(refused), worth=1)
         return self.applied(request) if shortened else None
 
@@ -158,7 +158,7 @@ class Shortening:
         value: JsonObject = {"text": summary.text, "messages": summary.messages, "blocks": summary.blocks}
         self._say(ev.CustomEvent(name=ev.SUMMARY, value=value))
         before, after = self._gauge.tokens_in(replaced), self._gauge.tokens_in(len(summary.text))
-        estimated = " (estimated: this model reports no tokens)" if self._gauge.is_estimate else ""
+        estimated = " (estimated: the model has reported no tokens)" if self._gauge.is_estimate else ""
         text = f"Older messages were summarised: {of}, about {before:,} tokens, became about {after:,}{estimated}."
         self._say(ev.CustomEvent(name=ev.NOTICE, value={"text": text}))
 

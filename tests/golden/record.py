@@ -273,8 +273,8 @@ def hints_and_notices() -> Log:
 def compressed() -> Log:
     """A step that is refused as too long, a summary, and the step's call made again: one step, and the usage of all."""
     log = Log()
-    log.add(ev.ModelCallStartEvent(reply_id="r1", model_name="demo"))
-    log.add(ev.ModelCallEndEvent(reply_id="r1", input_tokens=0, output_tokens=0, finished_reason="interrupted"))
+    log.model()
+    log.model_end(0, 0, finished_reason="interrupted", metadata={"usage": "unknown"})
     log.add(ev.ModelCallStartEvent(reply_id="r1", model_name="small", metadata={"purpose": "compression"}))
     log.model_end(900, 40)
     log.add(ev.CustomEvent(name=ev.SUMMARY, value={"text": "They talked about tea.", "messages": 12, "blocks": 0}))
