@@ -5,13 +5,13 @@ Values and pure functions: ``cuts`` says where, ``shortening`` does the asking.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pydantic_core
 
 from agent_widgets.backends import Model, ModelRequest
-from agent_widgets.cuts import characters
+from agent_widgets.cuts import Cut, between, characters, places
 from agent_widgets.errors import InputError
 from agent_widgets.messages import (
     Block,
@@ -65,7 +65,7 @@ class CompressionConfig:
             right if you do not know how much the model can read.
         keep_recent_tokens: About so much of the newest steps and messages is kept word for word. Tokens, because one
             message may hold forty steps and one result a whole file. ``None``: a quarter of the trigger, or of the request
-            that was refused. What must be kept is kept, also when it is longer.
+            that was refused. At most half of that. What must be kept is kept, also when it is longer.
         max_summary_tokens: A longer summary is cut, at four characters a token.
         prompt: The instructions of the summarising call; the older messages follow as text.
         model: Who summarises; ``None``: the agent's own model. A name is looked up as in ``Agent``.
@@ -89,19 +89,18 @@ class CompressionConfig:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 more = ", or None" if optional else ""
                 raise InputError(f"CompressionConfig: {name} is {value!r}; it must be a whole number above 0{more}.")
-        prompt: object = self.prompt
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise InputError(f"CompressionConfig: prompt is {prompt!r:.80}; it must be text. Leave it out for the usual one.")
+        if not self.prompt.strip():
+            raise InputError("CompressionConfig: the prompt is empty. Leave it out for the usual one.")
         keep, trigger = self.keep_recent_tokens, self.trigger_tokens
-        if keep is not None and trigger is not None and keep >= trigger:
+        if keep is not None and trigger is not None and keep > trigger // 2:
             raise InputError(
-                f"CompressionConfig: keep_recent_tokens is {keep}, and must be below trigger_tokens, which is {trigger}: "
-                "there would be nothing to summarise."
+                f"CompressionConfig: keep_recent_tokens is {keep}, and may be half of trigger_tokens ({trigger}) at most: "
+                "else the next summary would follow at once."
             )
 
     def kept(self, limit: int) -> int:
         """How many tokens are kept word for word of a request that must come below ``limit``, by the trigger or a refusal."""
-        return min(self.keep_recent_tokens or limit // 4, limit // 2 if self.trigger_tokens is None else limit)
+        return min(self.keep_recent_tokens or limit // 4, limit // 2)
 
 
 WHEN_REFUSED = CompressionConfig()
@@ -156,18 +155,29 @@ def _request_characters(request: ModelRequest) -> int:
 # -- what is summarised -----------------------------------------------------------------------------------------------
 
 
-def request_for(config: CompressionConfig, earlier: Summary | None, older: Iterable[Msg], limit: int) -> ModelRequest:
+def stages(context: tuple[Msg, ...], since: Cut, target: Cut, limit: int) -> Iterator[Cut]:
+    """The cuts on the way to ``target`` so that at most ``limit`` characters are read for each summary, or a single step."""
+    done = previous = since
+    length = 0
+    for cut, _ in places(context):
+        if since < cut <= target:
+            more = len(_as_text(between(context, previous, cut)))
+            if previous > done and length + more > limit:
+                yield previous
+                done, length = previous, 0
+            previous, length = cut, length + more
+    yield target
+
+
+def request_for(config: CompressionConfig, earlier: Summary | None, older: Iterable[Msg]) -> ModelRequest:
     """The summarising call: the older messages as text, after the summary that stood for those before them.
 
     Args:
         config: Says in which words to ask, and how long the summary may be.
         earlier: The summary so far.
         older: What comes after it, up to the cut.
-        limit: The most characters of messages to send; the oldest are cut off.
     """
-    text = "\n\n".join(_as_text(message.role, block) for message in older for block in message.content if _counts(block))
-    if len(text) > limit:
-        text = f"[{len(text) - limit:,} characters are left out here]\n{text[-limit:]}"
+    text = _as_text(older)
     notes = f"<notes>\n{earlier.text}\n</notes>\n\n" if earlier else ""
     words = config.max_summary_tokens * 3 // 4
     ask = f"Write the notes on this{', with what is in the earlier notes' if earlier else ''}, in at most {words:,} words."
@@ -175,11 +185,12 @@ def request_for(config: CompressionConfig, earlier: Summary | None, older: Itera
     return ModelRequest(context=(asked,), instructions=config.prompt)
 
 
-def _counts(block: Block) -> bool:
-    return not isinstance(block, ThinkingBlock)
+def _as_text(messages: Iterable[Msg]) -> str:
+    blocks = ((message.role, block) for message in messages for block in message.content)
+    return "\n\n".join(_block_as_text(role, block) for role, block in blocks if not isinstance(block, ThinkingBlock))
 
 
-def _as_text(role: str, block: Block) -> str:
+def _block_as_text(role: str, block: Block) -> str:
     match block:
         case TextBlock():
             return f"{role}: {block.text}"
@@ -191,7 +202,7 @@ def _as_text(role: str, block: Block) -> str:
             return f"result of {block.name}, {block.state}{why}: {_clipped(block.text())}"
         case HintBlock():
             parts = (TextBlock(block.hint),) if isinstance(block.hint, str) else block.hint
-            return "\n".join(_as_text("user", part) for part in parts)
+            return "\n".join(_block_as_text("user", part) for part in parts)
         case DataBlock():
             return f"{role}: [{block.source.media_type}]"
         case ThinkingBlock():

@@ -71,6 +71,11 @@ def split(context: tuple[Msg, ...], cut: Cut) -> tuple[tuple[Msg, ...], tuple[Ms
     return (*before, replace(parted, content=first)), (replace(parted, content=second), *after[1:])
 
 
+def between(context: tuple[Msg, ...], since: Cut, cut: Cut) -> tuple[Msg, ...]:
+    """What lies between two cuts."""
+    return split(split(context, cut)[0], since)[1]
+
+
 def _said_last(messages: Sequence[Msg]) -> tuple[Msg, ...]:
     """The last prompt, which may be several messages, and the hints that came after it."""
     start, end = _last_prompt(messages)
@@ -103,7 +108,7 @@ def next_cut(context: tuple[Msg, ...], since: Cut, keep: int) -> Cut | None:
     """The first cut beyond ``since`` that leaves at most ``keep`` characters, or else the last; ``None`` if there is none."""
     total = characters(context)
     chosen = None
-    for cut, before in _cuts(context):
+    for cut, before in places(context):
         if cut > since:
             chosen = cut
             if total - before <= keep:
@@ -111,7 +116,7 @@ def next_cut(context: tuple[Msg, ...], since: Cut, keep: int) -> Cut | None:
     return chosen
 
 
-def _cuts(context: tuple[Msg, ...]) -> Iterator[tuple[Cut, int]]:
+def places(context: tuple[Msg, ...]) -> Iterator[tuple[Cut, int]]:
     """Every place to cut at, in order, with the characters before it: before a prompt, and between two steps.
 
     None is after the last step: what it gave is what the model is about to read.

@@ -6,17 +6,17 @@ has changed. What is left out is left out of requests, for the rest of the reply
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from agent_widgets import events as ev
 from agent_widgets.answers import call_ended
 from agent_widgets.backends import Model, ModelDelta, ModelRequest, TextPiece, UsageReport
-from agent_widgets.compression import CHARACTERS_PER_TOKEN, CompressionConfig, Gauge, request_for, told
-from agent_widgets.cuts import Cut, as_sent, characters, cut_of, next_cut, split
+from agent_widgets.compression import CHARACTERS_PER_TOKEN, CompressionConfig, Gauge, request_for, stages, told
+from agent_widgets.cuts import Cut, as_sent, between, characters, cut_of, next_cut
 from agent_widgets.errors import ModelError
 from agent_widgets.memory import Memory
-from agent_widgets.messages import JsonObject, Msg
+from agent_widgets.messages import JsonObject
 from agent_widgets.state import AgentState, Summary
 
 LEFT_OUT_NOTICE = "Older messages could not be summarised:"
@@ -94,44 +94,62 @@ class Shortening:
         trigger = self._config.trigger_tokens if self._config else None
         if self._config is None or trigger is None or self._gauge.tokens(sent) <= trigger:
             return sent
-        # What must be kept may be too long by itself: a call for each step's worth of words would never end.
-        worth = (trigger - self._config.kept(trigger)) // 4
-        return self.applied(request) if await self._shorten(self._config, trigger, worth) else sent
+        # What must be kept may be too long by itself: there must not be a summary before every call then.
+        shortened = await self._shorten(self._config, trigger, at_once=trigger * 5 // 4, worth=trigger // 8)
+        return self.applied(request) if shortened else sent
 
     async def after_refusal(self, request: ModelRequest, refused: ModelRequest) -> ModelRequest | None:
         """A shorter request than the one that was refused as too long; ``None`` if there is none."""
         if self._config is None:
             return None
         self._say(call_ended(self._reply_id, None, "interrupted"))
-        shortened = await self._shorten(self._config, self._gauge.tokens(refused), worth=1)
+        limit = self._gauge.tokens(refused)
+        shortened = await self._shorten(self._config, limit, at_once=limit * 9 // 10, worth=1)
         return self.applied(request) if shortened else None
 
     @property
     def _reply_id(self) -> str:
         return self._memory.transcript.message.id
 
-    async def _shorten(self, config: CompressionConfig, limit: int, worth: int) -> bool:
-        """Summarise, or leave out, what is before the next cut; ``False``: it is worth less than so many tokens."""
+    async def _shorten(self, config: CompressionConfig, limit: int, *, at_once: int, worth: int) -> bool:
+        """Summarise, or leave out, what is before the next cut.
+
+        Args:
+            config: How.
+            limit: The tokens that the request must come below.
+            at_once: The tokens that are read for one summary.
+            worth: Nothing is done, and ``False`` given, for less than so many tokens.
+        """
         state, gauge = self._memory.state, self._gauge
         since = self._left_out or cut_of(state.summary)
-        cut = next_cut(state.context, since, gauge.characters_in(config.kept(limit)))
-        if cut is None:
+        target = next_cut(state.context, since, gauge.characters_in(config.kept(limit)))
+        if target is None:
             return False
-        saved = _length(state, self._left_out) - _length(state, cut)
+        saved = _length(state, self._left_out) - _length(state, target)
         if gauge.tokens_in(saved) < worth:
             return False
         if self._left_out is None:
-            problem = await self._summarise(config, state, cut, gauge.characters_in(limit * 3 // 4))
+            problem = await self._summarise_up_to(target, config, gauge.characters_in(at_once))
             if not problem:
                 return True
-            self._warn(problem, told(_between(state, since, cut), state.context))
-        self._left_out = cut
+            state = self._memory.state
+            self._warn(problem, told(between(state.context, cut_of(state.summary), target), state.context))
+        self._left_out = target
         return True
 
-    async def _summarise(self, config: CompressionConfig, state: AgentState, cut: Cut, limit: int) -> str:
+    async def _summarise_up_to(self, target: Cut, config: CompressionConfig, at_once: int) -> str:
+        """In calls that read ``at_once`` characters each: a long history may have been loaded. Gives ``""``, or what failed."""
+        state = self._memory.state
+        for cut in stages(state.context, cut_of(state.summary), target, at_once):
+            if problem := await self._summarise(cut, config):
+                return problem
+        return ""
+
+    async def _summarise(self, cut: Cut, config: CompressionConfig) -> str:
         """Ask for a summary up to ``cut`` and let it take effect; gives ``""``, or why there is none."""
-        older = _between(state, cut_of(state.summary), cut)
-        request = request_for(config, state.summary, older, limit)
+        state = self._memory.state
+        older = between(state.context, cut_of(state.summary), cut)
+        request = request_for(config, state.summary, older)
         notes = Notes()
         self._say(
             ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name, metadata={"purpose": "compression"})
@@ -167,10 +185,6 @@ class Shortening:
         if not any(text.startswith(LEFT_OUT_NOTICE) for text in self._memory.transcript.notices):
             text = f"{LEFT_OUT_NOTICE} {problem.rstrip('.')}. The oldest {of} are left out of what the model reads in this reply."
             self._say(ev.CustomEvent(name=ev.NOTICE, value={"text": f"{text} The history keeps them."}))
-
-
-def _between(state: AgentState, since: Cut, cut: Cut) -> Sequence[Msg]:
-    return split(split(state.context, cut)[0], since)[1]
 
 
 def _length(state: AgentState, left_out: Cut | None) -> int:
