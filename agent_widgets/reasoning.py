@@ -174,29 +174,39 @@ class ReplyLoop:
     # -- reasoning ----------------------------------------------------------------------------------------------
 
     async def _reason(self) -> tuple[ToolCallBlock, ...]:
-        """One model call; gives the calls that it asked for. One that is refused as too long is shortened and made again."""
+        """One model call; gives the calls that it asked for."""
         whole = ModelRequest(
             context=self._memory.state.context,
             instructions=self._instructions,
             tools=tuple(tool.spec for tool in self._tools.values()),
         )
-        request = await self._shortening.before(whole)
         taken = {block.id for message in whole.context for block in message.content if isinstance(block, ToolCallBlock)}
         answer = Answer(self._say, self._reply_id, taken)
-        try:
-            await self._call(request, answer, {})
-        except ConversationTooLongError:
-            shorter = None if answer.has_begun else await self._shortening.after_refusal(whole, request)
-            if shorter is None:
-                raise
-            request = shorter
-            await self._call(request, answer, {"purpose": "again"})
+        request = await self._send(whole, answer)
         answer.end()
         self._gauge.learn(request, answer.input_tokens)
         self._give_way()
         calls = {b.id: b for b in self._memory.transcript.message.content if isinstance(b, ToolCallBlock)}
         # What is executed is what the model wrote: arguments that were mended for the history are refused by the tool.
         return tuple(replace(calls[call_id], input=arguments or "{}") for call_id, arguments in answer.calls.items())
+
+    async def _send(self, whole: ModelRequest, answer: Answer) -> ModelRequest:
+        """Ask with what fits; once more, shortened, if it is refused as too long. Gives the request that was answered."""
+        request = await self._shortening.before(whole)
+        refusal: ConversationTooLongError | None = None
+        try:
+            await self._call(request, answer, {})
+        except ConversationTooLongError as error:
+            if answer.has_begun:
+                raise
+            refusal = error
+        if refusal is None:
+            return request
+        shorter = await self._shortening.after_refusal(whole, request)
+        if shorter is None:
+            raise refusal
+        await self._call(shorter, answer, {"purpose": "again"})
+        return shorter
 
     async def _call(self, request: ModelRequest, answer: Answer, metadata: JsonObject) -> None:
         self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name, metadata=metadata))

@@ -103,8 +103,7 @@ def step_ends(message: Msg) -> tuple[int, ...]:
             unanswered.add(block.id)
         elif isinstance(block, ToolResultBlock) and block.state != "running":
             unanswered.discard(block.id)
-        more_results = at < len(message.content) and isinstance(message.content[at], ToolResultBlock)
-        if isinstance(block, ToolResultBlock | HintBlock) and not unanswered and not more_results:
+        if isinstance(block, ToolResultBlock | HintBlock) and not unanswered:
             ends.append(at)
     return tuple(ends)
 
@@ -145,12 +144,10 @@ def _summary_faults(summary: Summary | None, context: tuple[Msg, ...]) -> list[s
 
 def _still_fits(summary: Summary | None, before: tuple[Msg, ...], after: tuple[Msg, ...]) -> bool:
     """Whether a summary stands for the same blocks after a repair as before it."""
-    if summary is None or _summary_faults(summary, before) or not summary.blocks:
-        return summary is not None and not _summary_faults(summary, before)
-    stood_for = [
-        [(block.type, block.id) for block in context[summary.messages].content[: summary.blocks]] for context in (before, after)
-    ]
-    return stood_for[0] == stood_for[1] and not _summary_faults(summary, after)
+    if summary is None or _summary_faults(summary, before) or _summary_faults(summary, after):
+        return False
+    then, now = ([(b.type, b.id) for m in context[summary.messages :][:1] for b in m.content] for context in (before, after))
+    return then[: summary.blocks] == now[: summary.blocks]
 
 
 def _faults(message: Msg, *, is_open: bool) -> list[str]:

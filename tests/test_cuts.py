@@ -83,7 +83,8 @@ def histories(draw: st.DrawFn) -> AgentState:
     kind = draw(st.sampled_from(("ended", "running", "waiting")))
     if kind == "waiting":
         blocks = (*opened.content, asked("w1", state="asking"), asked("w2"), answered("w2", state="running", output="so far"))
-        context[-1] = replace(opened, content=blocks)
+        more = (HintBlock("while it waits"), TextBlock("later")) if draw(st.booleans()) else ()
+        context[-1] = replace(opened, content=(*blocks, *more))
     return AgentState(context=tuple(context), reply_id="" if kind == "ended" else opened.id)
 
 
