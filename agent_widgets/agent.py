@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from typing import Any, Literal
 
 from agent_widgets import events as ev
@@ -176,8 +177,9 @@ class Agent:
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
             return
         if (ended := await self._end_pause_of_card(inputs)) is not None:
-            for event in ended.events[[event.type for event in ended.events].index(inputs.type) + 1 :]:
-                yield event
+            for event in dropwhile(lambda event: not isinstance(event, ev.UserInterruptEvent), ended.events):
+                if not isinstance(event, ev.UserInterruptEvent):
+                    yield event
             return
         queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
         run = self._start(inputs, lambda _, event: queue.put_nowait(event) if event and event is not inputs else None)
@@ -258,7 +260,7 @@ class Agent:
         if self._run is not None and self._run.waits:
             raise AgentBusyError(
                 self.name,
-                "is in a run that waits for a decision: decide on its card, or by that run's approve(), deny(), answer() or stop()",
+                "is in a run that waits for a decision: decide on its card, or by the run's approve(), deny(), answer() or stop()",
             )
         check_inputs(inputs, self.state, self.name)
         run = Run(
