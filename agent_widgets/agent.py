@@ -260,7 +260,7 @@ class Agent:
         if self._run is not None and self._run.waits:
             raise AgentBusyError(
                 self.name,
-                "is in a run that waits for a decision: decide on its card, or by the run's approve(), deny(), answer() or stop()",
+                "is in a run that waits for a decision: decide on its card, or by its approve(), deny(), answer() or stop()",
             )
         check_inputs(inputs, self.state, self.name)
         run = Run(
