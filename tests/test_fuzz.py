@@ -270,7 +270,9 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: len(self.runs) < 6 and self._last is not None and self._last.is_over)
     @rule()
     def resume(self) -> None:
-        self.runs.append(self.stage.life.context.copy().run(self._last.resume))
+        last = self._last
+        assert last is not None
+        self.runs.append(self.stage.life.context.copy().run(last.resume))
 
     @precondition(lambda self: self.runs and len(self.views) < 6)
     @rule()
