@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from typing import Any, Literal
 
 from agent_widgets import events as ev
@@ -106,7 +107,7 @@ class Agent:
         self._reply_loop: ReplyLoop | None = None
         self._claim = threading.Lock()
         self._run: Run | None = None
-        self._stop_after_step = False
+        self._last_step = asyncio.Event()
         if state is not None:
             self._memory.load(state)
 
@@ -162,7 +163,7 @@ class Agent:
         """
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
             return AssistantMsg(self.name, ())
-        run = self._start(inputs)
+        run = await self._end_pause_of_card(inputs) or self._start(inputs)
         message = await run
         if run.status == "paused":
             return replace(message, content=(TextBlock(WAITING_TEXT),))
@@ -183,6 +184,11 @@ class Agent:
         Raises as ``reply`` does, but gives an interrupted reply's events instead of raising.
         """
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
+            return
+        if (ended := await self._end_pause_of_card(inputs)) is not None:
+            for event in dropwhile(lambda event: not isinstance(event, ev.UserInterruptEvent), ended.events):
+                if not isinstance(event, ev.UserInterruptEvent):
+                    yield event
             return
         queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
         run = self._start(inputs, lambda _, event: queue.put_nowait(event) if event and event is not inputs else None)
@@ -248,9 +254,23 @@ class Agent:
         begins = isinstance(inputs, str | Msg | Sequence)
         return None if begins or not self.state.waiting() else self._memory.transcript
 
+    async def _end_pause_of_card(self, inputs: Inputs) -> Run | None:
+        """End the run that waits, if the pause that ``inputs`` end is its own; gives that run."""
+        run = self._run
+        if not isinstance(inputs, ev.UserInterruptEvent) or run is None or not run.waits:
+            return None
+        run.stop()
+        await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
+        return run
+
     def _start(self, inputs: Inputs, listener: Listener | None = None) -> Run:
         if self._claim.locked() or (self._run is not None and self._run.is_busy):
             raise AgentBusyError(self.name)
+        if self._run is not None and self._run.waits:
+            raise AgentBusyError(
+                self.name,
+                "is in a run that waits for a decision: decide on its card, or by its approve(), deny(), answer() or stop()",
+            )
         check_inputs(inputs, self.state, self.name)
         run = Run(
             self,
@@ -274,13 +294,13 @@ class Agent:
         with self._claimed():
             check_inputs(inputs, self.state, self.name)
             self._run = current_run() or self._run
-            self._stop_after_step = False
+            self._last_step = asyncio.Event()  # of this run: an event belongs to the loop where it is waited for
             self._reply_loop = self._loop_for(emit)
             await self._reply_loop.carry(inputs)
 
     def stop_after_step(self) -> bool:
         """End after the running step; see ``Backend``. While it summarises none is running, and it is to be cancelled."""
-        self._stop_after_step = True
+        self._last_step.set()
         return self._reply_loop is None or not self._reply_loop.is_summarising
 
     def _resolved_summariser(self, base_url: str | None, api_key: str | None) -> Model | None:
@@ -300,7 +320,7 @@ class Agent:
             gauge=self._gauge,
             max_steps=self.max_steps,
             emit=emit,
-            ends_after_step=lambda: self._stop_after_step,
+            last_step=self._last_step,
         )
 
     def _claimed(self) -> _Claim:

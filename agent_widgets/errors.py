@@ -37,11 +37,12 @@ class ToolDefinitionError(InputError):
 class AgentBusyError(AgentWidgetsError):
     """A second run on an agent that is carrying one. Nothing was changed."""
 
-    def __init__(self, agent_name: str) -> None:
-        super().__init__(
-            f"Agent {agent_name!r} is already carrying a run. Await that run first, stop it with "
-            "agent.interrupt(), or use chat(): it queues a second prompt by itself."
+    def __init__(self, agent_name: str, why: str = "") -> None:
+        why = why or (
+            "is already carrying a run. Await that run first, stop it with agent.interrupt(), "
+            "or use chat(): it queues a second prompt by itself"
         )
+        super().__init__(f"Agent {agent_name!r} {why}.")
         self.agent_name = agent_name
 
 

@@ -7,7 +7,7 @@ ends the loop (a result, a pause, a cancel, an error), what is open is closed be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 
 from agent_widgets import events as ev
@@ -17,6 +17,7 @@ from agent_widgets.backends import (
     Emit,
     Inputs,
     Model,
+    ModelDelta,
     ModelRequest,
     messages_of,
 )
@@ -61,7 +62,7 @@ class ReplyLoop:
         gauge: Gauge | None = None,
         max_steps: int,
         emit: Emit,
-        ends_after_step: Callable[[], bool],
+        last_step: asyncio.Event,
     ) -> None:
         self._agent_name = agent_name
         self._memory = memory
@@ -81,7 +82,7 @@ class ReplyLoop:
         )
         self._max_steps = max_steps
         self._emit = emit
-        self._ends_after_step = ends_after_step
+        self._last_step = last_step
         self._reply_id = memory.state.reply_id
         self._leg: asyncio.Task[object] | None = None
         self._cancels = 0
@@ -100,12 +101,14 @@ class ReplyLoop:
         try:
             match inputs:
                 case ev.UserInterruptEvent():
+                    self._say(inputs)
                     self._close("interrupted")
                 case ev.UserConfirmResultEvent():
-                    self._memory.apply(inputs)
+                    self._say(inputs)
                     await self._acting.decided(inputs)
                     await self._go_on()
                 case ev.ExternalExecutionResultEvent():
+                    self._say(inputs)
                     self._acting.take(inputs.execution_results)
                     await self._go_on()
                 case _:
@@ -149,6 +152,9 @@ class ReplyLoop:
         while self._memory.steps < self._max_steps:
             self._memory.count_step()
             calls = await self._reason()
+            if calls is None:
+                self._close("interrupted")
+                return
             if not calls:
                 self._close("completed")
                 return
@@ -166,15 +172,15 @@ class ReplyLoop:
         self._give_way()
         if self._memory.transcript.waiting:
             return True
-        if self._ends_after_step():
+        if self._last_step.is_set():
             self._close("interrupted")
             return True
         return False
 
     # -- reasoning ----------------------------------------------------------------------------------------------
 
-    async def _reason(self) -> tuple[ToolCallBlock, ...]:
-        """One model call; gives the calls that it asked for."""
+    async def _reason(self) -> tuple[ToolCallBlock, ...] | None:
+        """One model call; gives the calls that it asked for, and ``None`` if the reply is to end before it has begun."""
         whole = ModelRequest(
             context=self._memory.state.context,
             instructions=self._instructions,
@@ -183,6 +189,8 @@ class ReplyLoop:
         taken = {block.id for message in whole.context for block in message.content if isinstance(block, ToolCallBlock)}
         answer = Answer(self._say, self._reply_id, taken)
         request = await self._send(whole, answer)
+        if request is None:
+            return None
         answer.end()
         self._gauge.learn(request, answer.input_tokens)
         self._give_way()
@@ -190,12 +198,13 @@ class ReplyLoop:
         # What is executed is what the model wrote: arguments that were mended for the history are refused by the tool.
         return tuple(replace(calls[call_id], input=arguments or "{}") for call_id, arguments in answer.calls.items())
 
-    async def _send(self, whole: ModelRequest, answer: Answer) -> ModelRequest:
+    async def _send(self, whole: ModelRequest, answer: Answer) -> ModelRequest | None:
         """Ask with what fits; once more, shortened, if it is refused as too long. Gives the request that was answered."""
         request = await self._shortening.before(whole)
         refusal: ConversationTooLongError | None = None
         try:
-            await self._call(request, answer, {})
+            if not await self._call(request, answer, {}):
+                return None
         except ConversationTooLongError as error:
             if answer.has_begun:
                 raise
@@ -205,29 +214,50 @@ class ReplyLoop:
         shorter = await self._shortening.after_refusal(whole, request)
         if shorter is None:
             raise refusal
-        await self._call(shorter, answer, {"purpose": "again"})
-        return shorter
+        return shorter if await self._call(shorter, answer, {"purpose": "again"}) else None
 
-    async def _call(self, request: ModelRequest, answer: Answer, metadata: JsonObject) -> None:
+    async def _call(self, request: ModelRequest, answer: Answer, metadata: JsonObject) -> bool:
         self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name, metadata=metadata))
         self._give_way()
-        await self._ask(self._model, request, answer)
+        return await self._ask(self._model, request, answer)
 
-    async def _ask(self, model: Model, request: ModelRequest, answer: Answer | Notes) -> None:
-        """Stream one answer. A call that fails for a while, before it has said anything, is tried again."""
+    async def _ask(self, model: Model, request: ModelRequest, answer: Answer | Notes) -> bool:
+        """Stream one answer. A call that fails for a while, before it has said anything, is tried again.
+
+        Gives ``False`` if the reply was asked to end after this step while it waited to try again.
+        """
         for attempt in range(MAX_RETRIES + 1):
             try:
-                async for piece in model.stream(request):
-                    answer.add(piece)
+                await self._listen(model.stream(request), answer)
             except ModelError as error:
                 if answer.has_begun or not error.is_temporary or attempt == MAX_RETRIES:
                     raise
                 wait = min(2.0**attempt if error.retry_after_s is None else error.retry_after_s, MAX_BACK_OFF_SECONDS)
                 text = f"{error.problem} Trying again in {wait:g} s ({attempt + 1} of {MAX_RETRIES})."
                 self._say(ev.CustomEvent(name=ev.NOTICE, value={"text": text}))
-                await asyncio.sleep(wait)  # a stop cuts it like everything else
+                if await self._is_told_to_end(wait):
+                    return False
             else:
-                return
+                break
+        return True
+
+    async def _listen(self, pieces: AsyncIterator[ModelDelta], answer: Answer | Notes) -> None:
+        """Take the pieces as they come. A model that swallows its cancel is not heard any further."""
+        try:
+            async for piece in pieces:
+                self._give_way()
+                answer.add(piece)
+        finally:
+            if isinstance(pieces, AsyncGenerator):  # it has ended, unless it was left above: then it is at a yield
+                await pieces.aclose()
+
+    async def _is_told_to_end(self, seconds: float) -> bool:
+        """Wait so long, unless the reply is to end after this step, which has not begun. A stop at once cuts it."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._last_step.wait()
+        except TimeoutError:
+            return False
 
     # -- saying -------------------------------------------------------------------------------------------------
 

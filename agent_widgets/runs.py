@@ -105,6 +105,7 @@ class Run:
         self._stop_ms: float | None = None
         self._decisions: dict[str, Decision] = {}
         self._answers: dict[str, ToolResultBlock] = {}
+        self._unlogged: ev.Event | None = None
         self._error: BaseException | None = None
         self._started_at = self._ended_at = 0.0
 
@@ -168,6 +169,11 @@ class Run:
     def is_busy(self) -> bool:
         """Whether it is about to start, or its reply has not ended, on a loop that can still carry it."""
         return self._status in ("queued", "running", "stopping") and not self._closed and not self._loop.is_closed()
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is paused, and will go on by itself when the decision comes."""
+        return self._status == "paused" and not self.is_over and not self._loop.is_closed()
 
     def status_facts(self) -> JsonObject:
         """The status as a page gets it."""
@@ -368,12 +374,15 @@ class Run:
         self._begun = True
         _current.set(self)
         if isinstance(inputs, ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent | ev.UserInterruptEvent):
-            self._emit(inputs)
+            self._unlogged = inputs
             if self._stop is not None and not isinstance(inputs, ev.UserInterruptEvent):
                 self._cancel()  # the decision is recorded, and nothing that it allows begins
         elif self._stop is not None:
             return  # stopped between start() and this first step
-        await self.backend.run(inputs, self._emit)
+        try:
+            await self.backend.run(inputs, self._emit)
+        finally:
+            self._log_answer()
 
     def _stop_on_loop(self, request: StopRequest) -> None:
         if self.is_over:  # also a paused run that keeps no pause: the pause is the state's, and not this run's any more
@@ -449,7 +458,10 @@ class Run:
         self.ended.set_result(None)
 
     def _emit(self, event: ev.Event) -> None:
-        """Log first, tell second. Nothing is logged after the end."""
+        """Log first, tell second. Nothing is logged after the end, and nothing before the answer that it follows from."""
+        if event is not self._unlogged:
+            self._log_answer()
+        self._unlogged = None
         if self._closed:
             return
         if isinstance(event, ev.ReplyEndEvent):
@@ -464,6 +476,11 @@ class Run:
             reason = self._meter.exceeded(event)
             if reason:
                 self._stop_for("budget", reason)
+
+    def _log_answer(self) -> None:
+        """The answer to a pause that began this leg, unless the backend has said it: one that remembers it first may."""
+        if self._unlogged is not None:
+            self._emit(self._unlogged)
 
     def _set_status(self, status: RunStatus) -> None:
         self._status = status

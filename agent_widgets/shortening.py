@@ -58,7 +58,7 @@ class Shortening:
         config: CompressionConfig | None,
         gauge: Gauge,
         model: Model,
-        ask: Callable[[Model, ModelRequest, Notes], Awaitable[None]],
+        ask: Callable[[Model, ModelRequest, Notes], Awaitable[bool]],
         say: Callable[..., None],
         give_way: Callable[[], None],
     ) -> None:

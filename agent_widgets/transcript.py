@@ -161,13 +161,14 @@ class TranscriptBuilder:
                 | ev.RequireExternalExecutionEvent()
                 | ev.UserConfirmResultEvent()
                 | ev.ExternalExecutionResultEvent()
+                | ev.UserInterruptEvent()
             ):
                 self._pause(event)
             case ev.CustomEvent(name=ev.TOOL_OUTPUT, value=value):
                 self._output(value)
             case ev.CustomEvent(name=ev.NOTICE, value={"text": str(text)}):
                 self._base = replace(self._base, notices=(*self._base.notices, text))
-            case ev.CustomEvent() | ev.UserInterruptEvent() | ev.ExceedMaxItersEvent():
+            case ev.CustomEvent() | ev.ExceedMaxItersEvent():
                 pass
             case _:
                 assert_never(event)
@@ -244,7 +245,8 @@ class TranscriptBuilder:
         event: ev.RequireUserConfirmEvent
         | ev.RequireExternalExecutionEvent
         | ev.UserConfirmResultEvent
-        | ev.ExternalExecutionResultEvent,
+        | ev.ExternalExecutionResultEvent
+        | ev.UserInterruptEvent,
     ) -> None:
         match event:
             case ev.RequireUserConfirmEvent():
@@ -257,6 +259,10 @@ class TranscriptBuilder:
                 for result in event.confirm_results:
                     state = "allowed" if result.confirmed else "finished"
                     self._change("tool_call", result.tool_call.id, state=state, input=result.tool_call.input)
+            case ev.UserInterruptEvent():  # nothing waits any more, also if the results that say so never come
+                for entry in self._blocks:
+                    if isinstance(entry.block, ToolCallBlock) and entry.block.state in ("asking", "submitted"):
+                        entry.block = replace(entry.freeze(), state="finished")
             case ev.ExternalExecutionResultEvent():
                 pass  # the results follow as TOOL_RESULT events
 

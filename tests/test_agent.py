@@ -456,6 +456,50 @@ async def test_a_tool_that_swallows_its_cancel_does_not_let_the_reply_go_on() ->
     await assert_goes_on(agent)
 
 
+async def test_a_model_that_swallows_its_cancel_is_not_heard_any_further() -> None:
+    begun, closed = asyncio.Event(), asyncio.Event()
+
+    class Stubborn:
+        name = "stubborn"
+
+        async def stream(self, request: ModelRequest, /) -> AsyncIterator[ModelDelta]:
+            try:
+                yield TextPiece("before")
+                begun.set()
+                with contextlib.suppress(asyncio.CancelledError):  # such models exist
+                    await asyncio.Event().wait()
+                while True:
+                    yield TextPiece(" after")
+                    await asyncio.sleep(0)
+            finally:
+                closed.set()
+
+    agent = Agent(Stubborn())
+    task = asyncio.create_task(agent.reply("go"))
+    await begun.wait()
+    agent.interrupt()
+    assert (await asyncio.wait_for(task, 5)).metadata == {"_is_interrupted": True}
+    assert closed.is_set()
+    assert agent.state.context[-1].text == "before"
+
+
+@pytest.mark.parametrize("answer", ["approve", "deny", "stop"])
+async def test_a_state_saved_when_the_answer_to_a_pause_is_told_does_not_wait_for_it_again(answer: str) -> None:
+    agent, _ = agent_of([call("delete_rows", {"table": "t"}), call("delete_rows", {"table": "u"})], "gone")
+    run = Run(agent, "go", loop=asyncio.get_running_loop())
+    saved: list[AgentState] = []
+    kinds = ev.UserConfirmResultEvent | ev.UserInterruptEvent
+    run.listen(lambda _, event: saved.append(agent.state) if isinstance(event, kinds) else None)
+    run.start()
+    while run.status != "paused":
+        await asyncio.sleep(0)
+    {"approve": run.approve, "deny": run.deny, "stop": run.stop}[answer]()
+    await run
+    assert [state.waiting() for state in saved] == [()]
+    assert saved[0].repair().check() == ()
+    assert saved[0].repair().reply_id == ""
+
+
 async def test_a_tool_that_does_not_end_is_left_behind_and_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acting, "TOOL_CLEAN_UP_SECONDS", 0.01)
     begun, gate = asyncio.Event(), asyncio.Event()

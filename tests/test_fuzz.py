@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
+import tempfile
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from pydantic import TypeAdapter
 
 from agent_widgets import events as ev
 from agent_widgets import reasoning, runs
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Emit, Inputs
-from agent_widgets.decisions import StopLevel
+from agent_widgets.decisions import Decision, StopLevel
 from agent_widgets.models.scripted import Item, ScriptedModel, call, fail, say
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
 from agent_widgets.state import AgentState
+from agent_widgets.transcript import Transcript, TranscriptBuilder
+from agent_widgets.wire import dump_event, fingerprint, load_event
 from tests.fuzz.checks import Kind
 from tests.fuzz.clock import threads_in_step
 from tests.fuzz.lives import Life, Maker, WatchedAgent, made_agent
@@ -28,6 +36,7 @@ from tests.fuzz.stage import Stage, play, shrunk
 from tests.fuzz.stories import REASONS, Act, Choice, Story, story_of
 
 CHUNK = 40
+TRANSCRIPT = TypeAdapter(Transcript)
 
 
 @pytest.mark.parametrize("first", range(0, 240, CHUNK))
@@ -188,13 +197,37 @@ TURNS = st.lists(
 )
 
 
+class View:
+    """What one page knows of a run: what it was when the page came, and each event since, both as JSON."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.asked = {call.id: fingerprint(call.name, call.input) for call in run.transcript.waiting}
+        self._builder = TranscriptBuilder(TRANSCRIPT.validate_json(TRANSCRIPT.dump_json(run.transcript)))
+        run.listen(self._hear)
+
+    def _hear(self, _: Run, event: ev.Event | None) -> None:
+        if event is not None:
+            self._builder.apply(load_event(json.dumps(dump_event(event))))
+
+    @property
+    def transcript(self) -> Transcript:
+        return self._builder.freeze()
+
+
 class Conversation(RuleBasedStateMachine):
-    """One session, driven by whoever does whatever, a few turns of the loop at a time."""
+    """One session, driven by whoever does whatever, a few turns of the loop at a time.
+
+    It is looked at by several pages, saved at any moment, and now and then its kernel dies and a new one goes on from
+    what was saved.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.stage: Stage
         self.runs: list[Run] = []
+        self.views: list[View] = []
+        self.folder = Path(tempfile.mkdtemp())
 
     @initialize(first=st.lists(TURNS, max_size=4), second=st.lists(TURNS, max_size=4))
     def begin(self, first: list[list[Item | tuple[str, float]]], second: list[list[Item | tuple[str, float]]]) -> None:
@@ -211,6 +244,11 @@ class Conversation(RuleBasedStateMachine):
     def _now(self) -> Run | None:
         watch = self.stage.life.current()
         return watch.run if watch else None
+
+    @property
+    def _last(self) -> Run | None:
+        """The newest run of this kernel."""
+        return self.stage.life.watches[-1].run if self.stage.life.watches else None
 
     @rule(prompt=PROMPTS)
     def ask(self, prompt: str) -> None:
@@ -229,10 +267,54 @@ class Conversation(RuleBasedStateMachine):
         if (run := self._now()) is not None:
             self.stage._decide(run, Choice(answer, why, 1))
 
-    @precondition(lambda self: self.runs and self.runs[-1].is_over and len(self.runs) < 6)
+    @precondition(lambda self: len(self.runs) < 6 and self._last is not None and self._last.is_over)
     @rule()
     def resume(self) -> None:
-        self.runs.append(self.stage.life.context.copy().run(self.runs[-1].resume))
+        last = self._last
+        assert last is not None
+        self.runs.append(self.stage.life.context.copy().run(last.resume))
+
+    @precondition(lambda self: self.runs and len(self.views) < 6)
+    @rule()
+    def look(self) -> None:
+        self.views.append(View(self._now() or self.runs[-1]))
+
+    @precondition(lambda self: self.views)
+    @rule(number=st.integers(0, 5), confirmed=st.booleans(), why=WHY)
+    def click_twice_in_a_view(self, number: int, why: str, *, confirmed: bool) -> None:
+        view = self.views[number % len(self.views)]
+        for call_id, seen in view.asked.items():
+            call = next((waits for waits in view.run.transcript.waiting if waits.id == call_id), None)
+            if confirmed and call is not None and view.run.status == "paused":
+                self.stage._allow(call, None, always=False)
+            decision = Decision(confirmed=confirmed, reason="" if confirmed else why, seen=seen)
+            taken = [not view.run.decide(call_id, decision) for _ in range(2)]
+            assert not taken[1]
+            assert taken[0] or call is None or call.state != "asking" or call_id in view.run._decisions
+
+    @rule()
+    def save(self) -> None:
+        session = self.stage.life.session
+        assert session is not None
+        session.save(self.folder / "saved")
+        loaded = Agent(ScriptedModel([]))
+        with closing(Session.load(self.folder / "saved", loaded)):
+            assert loaded.state.check() == ()
+            assert [call.id for call in loaded.state.waiting()] == [call.id for call in self.stage.life.agent.state.waiting()]
+            assert len(loaded.state.context) == len(self.stage.life.agent.state.context)
+
+    @precondition(lambda self: self.runs)
+    @rule()
+    def restart_the_kernel(self) -> None:
+        self.stage.crash()
+        self.wait(10)
+        assert all(run.is_over for run in self.runs)
+        self.stage._second = None
+        self.stage._be_reborn()
+        session = self.stage.life.session
+        assert session is not None
+        if self.stage.life.agent.state.waiting():
+            self.runs.append(self.stage.life.context.copy().run(session.run, None, before_start=self.stage.life.watch))
 
     @rule(turns=st.integers(1, 30))
     def turn(self, turns: int) -> None:
@@ -252,8 +334,11 @@ class Conversation(RuleBasedStateMachine):
             assert not self.stage.faults
             repaired: AgentState = self.stage.life.agent.state.repair()
             assert repaired.check() == ()
+            for view in self.views:
+                assert view.transcript == view.run.transcript
 
     def teardown(self) -> None:
+        shutil.rmtree(self.folder)
         if not hasattr(self, "stage"):
             return
         for run in self.runs:

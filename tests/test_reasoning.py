@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -43,9 +42,7 @@ class Pieces:
             yield piece
 
 
-def loop_of(
-    memory: Memory, model: Any, said: list[ev.Event], *tools: Tool, ends: Callable[[], bool] = lambda: False
-) -> ReplyLoop:
+def loop_of(memory: Memory, model: Any, said: list[ev.Event], *tools: Tool, last_step: asyncio.Event | None = None) -> ReplyLoop:
     return ReplyLoop(
         agent_name="bob",
         memory=memory,
@@ -53,7 +50,7 @@ def loop_of(
         tools={one.name: one for one in tools},
         max_steps=5,
         emit=said.append,
-        ends_after_step=ends,
+        last_step=last_step or asyncio.Event(),
     )
 
 
@@ -175,7 +172,9 @@ async def test_a_step_that_ends_the_reply_ends_it_after_its_tools() -> None:
         return "worked"
 
     memory, said = Memory(), list[ev.Event]()
-    await loop_of(memory, ScriptedModel([call("work"), "never"]), said, work, ends=lambda: True).carry("go")
+    last_step = asyncio.Event()
+    last_step.set()
+    await loop_of(memory, ScriptedModel([call("work"), "never"]), said, work, last_step=last_step).carry("go")
     assert isinstance(end := said[-1], ev.ReplyEndEvent)
     assert end.finished_reason == "interrupted"
     assert memory.state.context[-1].content[-1] == next(

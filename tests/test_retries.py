@@ -104,6 +104,18 @@ async def test_a_stop_during_the_wait_for_a_retry_takes_effect() -> None:
     assert (run.status, len(model.requests), agent.state.check()) == ("interrupted", 1, ())
 
 
+async def test_a_stop_after_the_step_does_not_wait_for_a_step_that_has_not_begun() -> None:
+    model = Failing(busy(retry_after_s=3600))
+    run, agent = started(model)
+    waiting = asyncio.Event()
+    run.listen(lambda _, event: waiting.set() if isinstance(event, ev.CustomEvent) else None)
+    await waiting.wait()
+    run.stop("step")
+    await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(run.ended)), 1)
+    assert (run.status, len(model.requests), agent.state.check()) == ("interrupted", 1, ())
+    assert run.reply.metadata["when"] == "step"
+
+
 async def test_a_real_server_that_is_busy_then_broken_is_asked_until_it_answers() -> None:
     answers = (
         refusal(429, {"error": {"message": "slow down"}}, retry_after="0"),

@@ -217,11 +217,42 @@ async def test_a_pause_that_was_ended_behind_the_runs_back_does_not_make_it_spin
     session = Session(agent, loop=here)
     run = session.run("go")
     await until(run, "paused")
-    await agent.reply(ev.UserInterruptEvent(reply_id=agent.state.reply_id))
+    agent.load(agent.dump() | {"context": [], "reply_id": ""})
     run.stop()
     await asyncio.wait_for(asyncio.wrap_future(run.ended), 5)
     assert [event.type for event in run.events].count("USER_INTERRUPT") == 1
     assert (await session.run("go")).text == "next"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_an_interrupt_event_ends_the_pause_of_the_run_that_waits(here: asyncio.AbstractEventLoop, *, streams: bool) -> None:
+    agent = agent_of(call("delete_rows", {"table": "t"}), "next")
+    session = Session(agent, loop=here)
+    run = session.run("go")
+    await until(run, "paused")
+    interrupt = ev.UserInterruptEvent(reply_id=agent.state.reply_id)
+    if streams:
+        said = [event.type async for event in agent.reply_stream(interrupt)]
+        assert said == ["TOOL_RESULT_START", "TOOL_RESULT_TEXT_DELTA", "TOOL_RESULT_END", "REPLY_END"]
+    else:
+        assert (await agent.reply(interrupt)).metadata["_is_interrupted"]
+    assert (run.status, session.current) == ("interrupted", None)
+    assert (await session.run("go")).text == "next"
+
+
+async def test_a_decision_for_a_run_that_waits_on_its_card_says_where_to_decide_and_loses_nothing(
+    here: asyncio.AbstractEventLoop,
+) -> None:
+    agent = agent_of(call("delete_rows", {"table": "t"}), "gone")
+    run = Session(agent, loop=here).run("go")
+    await until(run, "paused")
+    decision = ev.UserConfirmResultEvent(
+        reply_id=agent.state.reply_id, confirm_results=(ev.ConfirmResult(confirmed=True, tool_call=agent.state.waiting()[0]),)
+    )
+    with pytest.raises(AgentBusyError, match="decide on its card"):
+        await agent.reply(decision)
+    run.approve()
+    assert (await run).text == "gone"
 
 
 # -- the registry ---------------------------------------------------------------------------------------------------

@@ -71,13 +71,13 @@ export class TranscriptBuilder {
         return this.#frame(event);
       case "CUSTOM":
         return this.#custom(event.name, event.value);
-      case "USER_INTERRUPT":
       case "EXCEED_MAX_ITERS":
       case "EXTERNAL_EXECUTION_RESULT": // the results follow as TOOL_RESULT events
         return;
       case "REQUIRE_USER_CONFIRM":
       case "REQUIRE_EXTERNAL_EXECUTION":
       case "USER_CONFIRM_RESULT":
+      case "USER_INTERRUPT":
         return this.#pause(event);
       case "DATA_BLOCK_START":
       case "DATA_BLOCK_DELTA":
@@ -222,7 +222,16 @@ export class TranscriptBuilder {
     }
   }
 
-  #pause(event: Extract<AgentEvent, { type: `REQUIRE_${string}` | "USER_CONFIRM_RESULT" }>): void {
+  #pause(event: Extract<AgentEvent, { type: `REQUIRE_${string}` | "USER_CONFIRM_RESULT" | "USER_INTERRUPT" }>): void {
+    if (event.type === "USER_INTERRUPT") {
+      // Nothing waits any more, also if the results that say so never come.
+      for (const block of [...this.#blocks]) {
+        if (block.type === "tool_call" && (block.state === "asking" || block.state === "submitted")) {
+          this.#change("tool_call", block.id, { state: "finished" });
+        }
+      }
+      return;
+    }
     if (event.type === "USER_CONFIRM_RESULT") {
       for (const { confirmed, tool_call } of event.confirm_results) {
         this.#change("tool_call", tool_call.id, { state: confirmed ? "allowed" : "finished", input: tool_call.input });

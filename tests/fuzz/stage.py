@@ -233,8 +233,9 @@ class Stage:
         self.snapshot = json.dumps(saved)
         if load_state(json.loads(self.snapshot)) != load_state(saved):
             self.fault("invalid history", "the state does not round-trip")
-        for call in life.agent.state.waiting():  # a decision is told a moment before it is in the state: it is asked again
-            self.denied.pop(key_of(call.input), None)
+        kept = results_by_key(life.agent.state.context)
+        for key in [key for key in self.denied if key not in kept or kept[key][1].state == "running"]:
+            del self.denied[key]  # told, and its result not yet: the call is closed as interrupted, without the reason
         said: dict[str, str] = {}
         for watch in life.watches:
             said |= {key: result.text() for key, (_, result) in results_by_key([watch.run.reply]).items()}
