@@ -142,6 +142,10 @@ def case(way: Way, scenario: Case, name: str, seed: int) -> Case:
     return {"tools": TOOLS, **scenario, **facts}
 
 
-def applies(way: Way, name: str) -> bool:
-    """Whether this system has what the scenario needs."""
-    return (way.approvals or name != "pause") and (way.sequential or name != "sequential")
+def does_not_apply(way: Way, name: str) -> str:
+    """Why this system cannot play the scenario; ``""`` if it can."""
+    if name == "pause" and not way.approvals:
+        return "it has no approvals"
+    if name == "sequential" and not way.sequential:
+        return "it runs all calls of one answer together"
+    return ""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.compare.scenarios import Way
+from tests.compare.scenarios import SCENARIOS, Way, does_not_apply
 from tests.compare.scoring import KINDS, Kind, Score, total
 
 CLOSED_WITHIN_MS = 50.0
@@ -30,8 +30,16 @@ lost         a tool had finished when the run ended, and the next request does n
 twice        a call was executed twice, over stop, going on and next prompt
 model after  a model call began when the loop had turned three times since the stop      tool after   a tool did
 behind       a model call or a tool began, or a tool ended, after the run had ended for its caller
-stale        the stop ended a later run                            fails        a later run failed
-ms           from the press to the end of the run as its caller sees it"""
+stale        the stop ended a later run
+fails        a later prompt, given as soon as the run has ended for its caller, gets an error
+ms           from the press to the end of the run as its caller sees it. Of a call that blocks the loop, from when it was due
+
+The model gives a piece each ms. Tools: quick 2 ms, slow 12 ms, failing 5 ms, blocking 8 ms (time.sleep); all tools of smolagents
+block a thread of their own. Every second case goes on after the stop in the documented way, then each gets one more prompt.
+The sub-agent is a tool that awaits another agent. HTTP: the system's own OpenAI client reads an answer of 1.2 s.
+Pressed early: between the call and the first turn of the loop; "ran on": as if nobody had pressed.
+Approved early: 0 to 16 ms after the question, while an allowed call of 12 ms may still run beside it. AgentScope's documentation
+decides after the stream has ended, and its own service holds a lock; its agent alone does not look."""
 
 
 @dataclass(slots=True)
@@ -105,6 +113,9 @@ def _where(result: Results) -> Iterator[str]:
         if places:
             example = total(result.stopped.values()).examples[kind]
             yield f"{result.title}: {HEADS[kind]}: {', '.join(places)}; such as {example:.160}"
+    for name in SCENARIOS:
+        if reason := does_not_apply(result.way, name):
+            yield f"{result.title}: {name}: n/a, {reason}"
     for name, keys in result.lost_anyway.items():
         yield f"{result.title}: {name} without a stop: loses {', '.join(keys)}; not counted"
 
