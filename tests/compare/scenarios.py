@@ -122,11 +122,11 @@ def long_cases(way: Way, name: str, count: int) -> list[Case]:
 
 
 def http_cases(way: Way, url: str, count: int) -> list[Case]:
-    """Stops in an answer of 1.2 s that the system's own OpenAI client reads from a server. The first warms it up."""
+    """Stops in an answer of 1.2 s that the system's own OpenAI client reads from a server."""
     chance = random.Random("http")
     one: Case = {"turns": [], "tools": {"quick": TOOLS["quick"]}, "base_url": url}
-    made = [{**case(way, one, "http", seed), "resumes": False, "alone": True} for seed in range(count + 1)]
-    return [{**each, "stop_at_ms": chance.uniform(300, 900)} for each in made]
+    made = [{**case(way, one, "http", seed), "resumes": False, "alone": True} for seed in range(count)]
+    return [{**each, "stop_at_ms": chance.uniform(500, 1000)} for each in made]
 
 
 def approvals(way: Way, count: int) -> list[Case]:

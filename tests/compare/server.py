@@ -39,12 +39,15 @@ class SlowServer:
         """For a client's ``base_url``."""
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
 
-    def gone(self, model: str) -> float:
-        """When the listener of this model's first answer went, in ``perf_counter`` seconds; ``inf``: it heard everything."""
+    def gone(self, model: str) -> float | None:
+        """When the listener of this model's first answer went, in ``perf_counter`` seconds; ``inf``: it heard everything.
+
+        ``None``: nobody has asked, because the stop came before the request was sent.
+        """
         deadline = time.perf_counter() + 2 * WORDS * WORD_S
         while model not in self.gone_at and time.perf_counter() < deadline:
             time.sleep(0.005)
-        return self.gone_at[model]
+        return self.gone_at.get(model)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
