@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import dropwhile
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from agent_widgets.memory import Memory
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock
 from agent_widgets.models import resolve
 from agent_widgets.permissions import checked
+from agent_widgets.reading import EventStream
 from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.runs import Listener, Run, current_run
 from agent_widgets.state import AgentState
@@ -163,6 +165,7 @@ class Agent:
         """
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
             return AssistantMsg(self.name, ())
+        await self._settled()
         run = await self._end_pause_of_card(inputs) or self._start(inputs)
         message = await run
         if run.status == "paused":
@@ -177,43 +180,25 @@ class Agent:
         """The same as ``reply``."""
         return await self.reply(inputs)
 
-    async def reply_stream(self, inputs: Inputs = None) -> AsyncGenerator[ev.Event, None]:
-        """Answer, and give the events as they happen.
+    def reply_stream(self, inputs: Inputs = None) -> EventStream:
+        """Answer, and give the events as they happen: ``async for event in agent.reply_stream("…")``.
 
-        A cancelled reader gets the closing events, then its ``CancelledError``. A reader that walks away stops the reply.
+        A reader that is cancelled while it waits for an event gets the closing events, then its ``CancelledError``. One that
+        leaves (``break``, an exception, a cancel in an await of its own) stops the reply, and the next one waits for its end.
         Raises as ``reply`` does, but gives an interrupted reply's events instead of raising.
         """
+        return EventStream(partial(self._begin_stream, inputs))
+
+    async def _begin_stream(self, inputs: Inputs, put: Callable[[ev.Event], None]) -> Run | None:
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
-            return
+            return None
         if (ended := await self._end_pause_of_card(inputs)) is not None:
             for event in dropwhile(lambda event: not isinstance(event, ev.UserInterruptEvent), ended.events):
                 if not isinstance(event, ev.UserInterruptEvent):
-                    yield event
-            return
-        queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
-        run = self._start(inputs, lambda _, event: queue.put_nowait(event) if event and event is not inputs else None)
-        run.ended.add_done_callback(lambda _: queue.put_nowait(None))
-        cancelled: asyncio.CancelledError | None = None
-        try:
-            while True:
-                try:
-                    event = await queue.get()
-                except asyncio.CancelledError as error:  # noqa: ASYNC103 - raised below, after the closing events were given
-                    if cancelled is not None:
-                        raise
-                    cancelled = error
-                    run.stop(reason="the reader was cancelled")
-                    continue  # noqa: ASYNC104
-                if event is None:
-                    break
-                yield event
-        finally:
-            if not run.is_over:
-                run.stop(reason="the reader walked away")
-                await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
-            if cancelled is not None:  # also when the reader closes the stream on one of the closing events
-                raise cancelled
-        run.result()
+                    put(event)
+            return None
+        await self._settled()
+        return self._start(inputs, lambda _, event: put(event) if event and event is not inputs else None)
 
     def reply_sync(self, inputs: Inputs = None) -> Msg:
         """``reply`` for code without ``await``, in a script or in a cell: carried on the loop thread while this one waits.
@@ -253,6 +238,12 @@ class Agent:
         """How far the paused reply has come that ``inputs`` are about; ``None`` if they begin a new one."""
         begins = isinstance(inputs, str | Msg | Sequence)
         return None if begins or not self.state.waiting() else self._memory.transcript
+
+    async def _settled(self) -> None:
+        """A run that nobody reads any more is ending: wait for it, as if its reader had."""
+        run = self._run
+        if run is not None and run.is_abandoned and run.is_busy:
+            await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
 
     async def _end_pause_of_card(self, inputs: Inputs) -> Run | None:
         """End the run that waits, if the pause that ``inputs`` end is its own; gives that run."""

@@ -82,6 +82,7 @@ class Run:
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self.ended.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel what others wait for
         self.ahead = 0
+        self.is_abandoned = False
         self.note = ""
         self.resume_with: Callable[[], Run] | None = None
         self._inputs = inputs
@@ -223,6 +224,11 @@ class Run:
         """
         check_level(after)
         self._call(self._stop_on_loop, StopRequest(source=source, when=after, reason=reason, at=time.monotonic(), raises=raises))
+
+    def abandon(self) -> None:
+        """Nobody reads it any more: end it. Any thread."""
+        self.is_abandoned = True
+        self.stop(reason="the reader walked away")
 
     def approve(self, call_id: str | None = None, *, arguments: JsonObject | str | None = None, always: bool = False) -> None:
         """Let a waiting call run, or all that wait. ``arguments`` replaces what the model asked for.
