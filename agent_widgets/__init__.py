@@ -3,7 +3,7 @@
 The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
-    backends, budgets, loops, decisions, waiting, runs             the protocols, and one reply being carried out
+    backends, budgets, loops, decisions, waiting, inbox, runs      the protocols, and one reply being carried out
     schemas, tools, permissions, cuts, compression, models/, memory      our own agent: its parts
     results, answers, acting, shortening, reasoning, agent         and its loop
     adapters/                                                      other people's agents
