@@ -21,7 +21,7 @@ from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
 from agent_widgets.loops import LoopThread
 from agent_widgets.memory import Memory
-from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock
+from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock, ToolCallBlock
 from agent_widgets.models import resolve
 from agent_widgets.permissions import checked
 from agent_widgets.reasoning import ReplyLoop
@@ -317,10 +317,10 @@ class Agent:
         given = self.compression.model if self.compression else None
         return resolve(given, base_url=base_url, api_key=api_key) if isinstance(given, str) else given
 
-    def misfit(self, tool_name: str, arguments: str, /) -> str:
-        """Why ``arguments``, JSON text, do not fit a tool; see ``ChecksArguments``."""
-        tool = self.tools.get(tool_name)
-        fault = None if tool is None else tool.misfit(arguments)
+    def misfit(self, call: ToolCallBlock, /) -> str:
+        """Why the edited arguments of a call do not fit its tool; see ``ChecksArguments``."""
+        tool = self.tools.get(call.name)
+        fault = None if tool is None else tool.misfit(call.input)
         return "" if fault is None else "\n".join(block.text for block in fault.content if isinstance(block, TextBlock))
 
     def _loop_for(self, emit: Emit) -> ReplyLoop:

@@ -74,8 +74,8 @@ class Backend(Protocol):
 class ChecksArguments(Protocol):
     """A backend that knows what its tools accept: arguments that a person edits are checked before the decision counts."""
 
-    def misfit(self, tool_name: str, arguments: str, /) -> str:
-        """Why ``arguments``, JSON text, cannot be given to this tool; ``""`` if they can, or if nobody knows."""
+    def misfit(self, call: ToolCallBlock, /) -> str:
+        """Why this call, with its edited ``input``, cannot run; ``""`` if it can, or if nobody knows."""
         ...
 
 

@@ -73,8 +73,8 @@ class Decision:
 _NOTHING = "Nothing was executed."
 
 
-def check_inputs(inputs: Inputs, state: AgentState, agent_name: str, misfit: Callable[[str, str], str]) -> None:
-    """Refuse what does not fit the state, before anything is changed. ``misfit`` says why edited arguments do not fit a tool.
+def check_inputs(inputs: Inputs, state: AgentState, agent_name: str, misfit: Callable[[ToolCallBlock], str]) -> None:
+    """Refuse what does not fit the state, before anything is changed. ``misfit`` says why an edited call cannot run.
 
     Raises:
         NotWaitingError: a decision that nothing waits for, or a message while a reply waits.
@@ -92,7 +92,7 @@ def check_inputs(inputs: Inputs, state: AgentState, agent_name: str, misfit: Cal
                 if result.confirmed and valid_arguments(call.input) != call.input:
                     raise InputError(f"The arguments {call.input!r:.80} are not a JSON object. {_NOTHING}")
                 edited = result.confirmed and call.input != asked[call.id].input
-                if edited and (fault := misfit(call.name, call.input)):
+                if edited and (fault := misfit(call)):
                     raise InputError(f"{fault}. {_NOTHING}")
         case ev.ExternalExecutionResultEvent():
             _asked(state, agent_name, inputs.reply_id, [result.id for result in inputs.execution_results], "submitted")

@@ -7,7 +7,7 @@ thread may read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from agent_widgets import events as ev
@@ -103,7 +103,7 @@ class Inbox:
         return ""
 
     def _misfit(self, call: ToolCallBlock, arguments: str) -> str:
-        fault = self._checks.misfit(call.name, arguments) if self._checks else ""
+        fault = self._checks.misfit(replace(call, input=arguments)) if self._checks else ""
         return f"{fault}. Nothing was executed, and the call still waits." if fault else ""
 
     # -- answers ------------------------------------------------------------------------------------------------
