@@ -227,7 +227,7 @@ class Stop(Command):
     reason: Annotated[str, Field(max_length=10_000)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A rule as a page names it: which calls are allowed without asking."""
 

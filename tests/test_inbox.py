@@ -250,6 +250,27 @@ async def test_a_backend_that_cannot_be_steered_is_told_apart() -> None:
     assert agent.status_facts()["steerable"] is True
 
 
+async def test_a_note_is_for_the_runs_own_reply_and_not_for_an_agent_that_works_inside_it() -> None:
+    inner_model, go = ScriptedModel([[say("inner")]]), asyncio.Event()
+
+    @tool
+    async def ask_inner() -> str:
+        """Ask another agent."""
+        await go.wait()
+        await Agent(inner_model).run("what?", lambda _: None)
+        return "asked"
+
+    model = ScriptedModel([[call("ask_inner", {})], [say("ok")]])
+    run = Run(Agent(model, tools=[ask_inner]), "go", loop=asyncio.get_running_loop())
+    run.start()
+    await until(run, "running")
+    run.steer("for the outer one")
+    go.set()
+    await run
+    assert spoken(inner_model, 0) == [("user", "what?")]
+    assert spoken(model, 1)[-1] == ("user", "for the outer one")
+
+
 @pytest.mark.parametrize("text", ["", "  \n", None, 7])
 async def test_a_note_needs_some_text(text: Any) -> None:
     run, *_ = started([say("ok")])

@@ -139,7 +139,7 @@ test("Enter in the form is a new line, and Esc there stops nothing", () => {
 
 test("a call that a person changed shows what the model had asked for", () => {
   const { el } = shown({ snapshot: full(0, [run(transcriptOf("approved"), { state: "completed" })]) });
-  expect(textOf(el, ".aw-tool")).toContain(`Changed by you. The model had asked for (table="orders", where="created < '2020-01-01'")`);
+  expect(textOf(el, ".aw-tool")).toContain(`Changed by a person. The model had asked for (table="orders", where="created < '2020-01-01'")`);
   expect(textOf(el, ".aw-tool-line")).toContain("2019-01-01");
 });
 

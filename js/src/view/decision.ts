@@ -28,7 +28,7 @@ export class DecisionView {
   #form = h("textarea", { class: "aw-arguments aw-edit", spellcheck: "false", autocomplete: "off" });
   #fault = h("p", { class: "aw-fault", role: "alert" });
   #approve = button("Approve", "aw-button aw-approve", () => this.#doApprove());
-  #edit = button("Edit", "aw-button", () => this.#setEditing(!this.#editing));
+  #edit = button("Edit", "aw-button aw-toggle", () => this.#setEditing(!this.#editing));
   #again = h("select", { class: "aw-again", "aria-label": "Ask again next time?" });
   #deny = button("Deny", "aw-button aw-deny", () => this.#doDeny());
   #denyAndStop = button("Deny and stop", "aw-button aw-deny", () => this.#onStop(this.#reason.value.trim()));

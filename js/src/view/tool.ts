@@ -92,7 +92,10 @@ export class ToolView {
 
   #writeArguments(): void {
     const { input = "", original_input } = this.#facts?.call ?? {};
-    setText(this.#original, original_input === undefined ? "" : `Changed by you. The model had asked for (${oneLine(original_input)})`);
+    setText(
+      this.#original,
+      original_input === undefined ? "" : `Changed by a person. The model had asked for (${oneLine(original_input)})`,
+    );
     show(this.#original, original_input !== undefined);
     setText(this.#line, `(${oneLine(input)}${this.#facts?.call && this.#facts.call.finished_at === undefined ? "…" : ")"}`);
     if (this.#call.open) {
