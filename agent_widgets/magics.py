@@ -132,7 +132,7 @@ class AgentMagics(Magics):
         for session in sessions():
             print(session)  # noqa: T201 - a line magic prints
             for rule in session.rules:
-                print(f"    without asking: {told(rule)}")  # noqa: T201
+                print(f"    rule: {told(rule)}")  # noqa: T201
         if not sessions():
             print("No agent has run in this kernel yet.\n\n" + _USAGE)  # noqa: T201
 

@@ -424,3 +424,27 @@ async def test_an_answer_counts_once_and_only_for_a_call_that_waits_for_one() ->
     assert "not waiting for a result" in run.take_answer("call_1", "or not")
     await run
     assert ("tool", "because") in spoken(model, 1)
+
+
+# -- at every turn ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steered_at", [0, 1, 3, 6, 9, 12])
+async def test_a_note_is_read_once_or_kept_wherever_the_run_is_stopped(steered_at: int) -> None:
+    for stopped_at in range(steered_at, 32):
+        run, agent, model = started([call("look", {"at": "it"})], [say("ok")], [say("and that")], [say("spare")])
+        note = ""
+        for turn in range(stopped_at):
+            if turn == steered_at and not run.is_over:
+                note = run.steer("and that?")
+            await asyncio.sleep(0)
+        run.stop()
+        await asyncio.wait_for(asyncio.wrap_future(run.ended), 5)
+        read = [block.id for block in run.reply.content if isinstance(block, HintBlock)]
+        assert [*read, *(kept.id for kept in run.notes)] == ([note] if note else [])
+        if run.status != "completed":  # else it may have come when the log was closed: then the status tells
+            assert len(notices(run)) == len(run.notes)
+        assert run.status_facts().get("steering", []) == [kept.facts() for kept in run.notes]
+        assert agent.state.check() == ()
+        for request in model.requests:
+            assert_valid(request.messages)
