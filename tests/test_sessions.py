@@ -501,7 +501,7 @@ async def test_the_magic_lists_what_is_allowed_without_asking(
 ) -> None:
     rules = (PermissionRule("delete_rows", "table=orders"), PermissionRule("look"))
     Session(Agent(ScriptedModel([]), state=AgentState(rules=rules)), "ruled", loop=here)
-    AgentMagics().agent("list")
+    AgentMagics().agent("list")  # pyright: ignore[reportCallIssue] - the decorator has no types
     assert capsys.readouterr().out == (
         "<Session 'ruled': 0 runs, idle>\n    rule: allow delete_rows(table=orders)\n    rule: allow look\n"
     )
