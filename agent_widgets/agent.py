@@ -22,7 +22,7 @@ from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
 from agent_widgets.loops import LoopThread
 from agent_widgets.memory import Memory
-from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock
+from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock, ToolCallBlock
 from agent_widgets.models import resolve
 from agent_widgets.permissions import checked
 from agent_widgets.reading import EventStream
@@ -148,6 +148,15 @@ class Agent:
         """
         return self._memory.forget(lambda held: rule in (held, held.tool_name))
 
+    @property
+    def rules(self) -> tuple[PermissionRule, ...]:
+        """``state.rules``: what a person has allowed for this conversation."""
+        return self._memory.rules
+
+    def watch_rules(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call ``watcher`` whenever ``state.rules`` changes, on the thread that changes them; call the result to stop."""
+        return self._memory.watch_rules(watcher)
+
     # -- replies ------------------------------------------------------------------------------------------------
 
     async def reply(self, inputs: Inputs = None) -> Msg:
@@ -231,6 +240,7 @@ class Agent:
 
     def carried_by(self, run: Run) -> None:
         """This run is about to carry the agent: ``interrupt`` reaches it before its first step, and in a loaded pause."""
+        run.takes_notes = True
         if not self._claim.locked() and (self._run is None or not self._run.is_busy):
             self._run = run
 
@@ -262,7 +272,7 @@ class Agent:
                 self.name,
                 "is in a run that waits for a decision: decide on its card, or by its approve(), deny(), answer() or stop()",
             )
-        check_inputs(inputs, self.state, self.name)
+        check_inputs(inputs, self.state, self.name, self.misfit)
         run = Run(
             self,
             inputs,
@@ -283,7 +293,7 @@ class Agent:
     async def run(self, inputs: Inputs, emit: Emit, /) -> None:
         """Carry one reply until it ends or pauses; see ``Backend``."""
         with self._claimed():
-            check_inputs(inputs, self.state, self.name)
+            check_inputs(inputs, self.state, self.name, self.misfit)
             self._run = current_run() or self._run
             self._last_step = asyncio.Event()  # of this run: an event belongs to the loop where it is waited for
             self._reply_loop = self._loop_for(emit)
@@ -297,6 +307,12 @@ class Agent:
     def _resolved_summariser(self, base_url: str | None, api_key: str | None) -> Model | None:
         given = self.compression.model if self.compression else None
         return resolve(given, base_url=base_url, api_key=api_key) if isinstance(given, str) else given
+
+    def misfit(self, call: ToolCallBlock, /) -> str:
+        """Why the edited arguments of a call do not fit its tool; see ``ChecksArguments``."""
+        tool = self.tools.get(call.name)
+        fault = None if tool is None else tool.misfit(call.input)
+        return "" if fault is None else "\n".join(block.text for block in fault.content if isinstance(block, TextBlock))
 
     def _loop_for(self, emit: Emit) -> ReplyLoop:
         return ReplyLoop(

@@ -33,6 +33,12 @@ from agent_widgets.messages import (
 )
 from agent_widgets.state import valid_arguments
 
+CHANGED_TEXT = (
+    "\n<system-reminder>The user changed the arguments of this call before approving it. "
+    "You had asked for: {original}</system-reminder>"
+)
+"""What the model reads below the result of a call that a person edited: it must not take the new arguments for its own."""
+
 Emit = Callable[[Event], None]
 Inputs = str | Msg | Sequence[Msg] | UserConfirmResultEvent | UserInterruptEvent | ExternalExecutionResultEvent | None
 """What a reply starts from: text, messages, an answer to a pause, or ``None`` to go on where it stopped."""
@@ -61,6 +67,15 @@ class Backend(Protocol):
 
     def load(self, saved: JsonObject, /) -> None:
         """Go on from a dumped state."""
+        ...
+
+
+@runtime_checkable
+class ChecksArguments(Protocol):
+    """A backend that knows what its tools accept: arguments that a person edits are checked before the decision counts."""
+
+    def misfit(self, call: ToolCallBlock, /) -> str:
+        """Why this call, with its edited ``input``, cannot run; ``""`` if it can, or if nobody knows."""
         ...
 
 
@@ -219,7 +234,9 @@ def _step(text: list[str], calls: list[ToolCallBlock], results: dict[str, ToolRe
         ]
         yield {"role": "assistant", "content": joined or None, "tool_calls": [*asked]}
         for call in calls:
-            yield {"role": "tool", "tool_call_id": call.id, "content": results[call.id].text() or "(no output)"}
+            given = results[call.id].text() or "(no output)"
+            changed = "" if call.original_input is None else CHANGED_TEXT.format(original=call.original_input)
+            yield {"role": "tool", "tool_call_id": call.id, "content": given + changed}
     elif joined:
         yield {"role": "assistant", "content": joined}
 

@@ -257,14 +257,22 @@ class TranscriptBuilder:
                     self._change("tool_call", call.id, state="submitted")
             case ev.UserConfirmResultEvent():
                 for result in event.confirm_results:
-                    state = "allowed" if result.confirmed else "finished"
-                    self._change("tool_call", result.tool_call.id, state=state, input=result.tool_call.input)
+                    self._decide(result)
             case ev.UserInterruptEvent():  # nothing waits any more, also if the results that say so never come
                 for entry in self._blocks:
                     if isinstance(entry.block, ToolCallBlock) and entry.block.state in ("asking", "submitted"):
                         entry.block = replace(entry.freeze(), state="finished")
             case ev.ExternalExecutionResultEvent():
                 pass  # the results follow as TOOL_RESULT events
+
+    def _decide(self, result: ev.ConfirmResult) -> None:
+        """What runs is what was approved; what the model had asked for is kept beside it."""
+        call_id, now = result.tool_call.id, result.tool_call.input
+        entry = self._index.get(("tool_call", call_id))
+        before = entry.freeze() if entry else None
+        if isinstance(before, ToolCallBlock) and before.input != now and before.original_input is None:
+            self._change("tool_call", call_id, original_input=before.input)
+        self._change("tool_call", call_id, state="allowed" if result.confirmed else "finished", input=now)
 
     def _output(self, value: JsonObject) -> None:
         call_id, name, text, data = value.get("call_id"), value.get("name"), value.get("text", ""), value.get("data")

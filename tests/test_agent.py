@@ -983,17 +983,20 @@ async def test_edited_arguments_are_what_runs_and_what_the_history_shows() -> No
     assert calls[0]["function"]["arguments"] == '{"table": "drafts"}'
 
 
-async def test_edited_arguments_that_do_not_fit_run_nothing_and_the_model_is_told() -> None:
+async def test_edited_arguments_that_do_not_fit_are_refused_and_the_call_still_waits() -> None:
     agent, model = agent_of(DELETE, "ok")
     await agent.reply("go")
-    waits = replace(agent.state.waiting()[0], input='{"tabel": "drafts"}')
-    await agent.reply(
-        ev.UserConfirmResultEvent(
-            reply_id=agent.state.reply_id, confirm_results=(ev.ConfirmResult(confirmed=True, tool_call=waits),)
-        )
-    )
-    assert done == []
-    assert "do not fit delete_rows: table: Field required" in str(model.requests[1].messages[-1]["content"])
+    (waits,) = agent.state.waiting()
+
+    def approval(arguments: str) -> ev.UserConfirmResultEvent:
+        result = ev.ConfirmResult(confirmed=True, tool_call=replace(waits, input=arguments))
+        return ev.UserConfirmResultEvent(reply_id=agent.state.reply_id, confirm_results=(result,))
+
+    with pytest.raises(InputError, match=r"do not fit delete_rows: table: Field required.*Nothing was executed"):
+        await agent.reply(approval('{"tabel": "drafts"}'))
+    assert (done, agent.state.waiting(), len(model.requests)) == ([], (waits,), 1)
+    await agent.reply(approval('{"table": "drafts"}'))
+    assert done == ["delete drafts "]
     await assert_goes_on(agent)
 
 

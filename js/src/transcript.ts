@@ -5,7 +5,17 @@
 
 import { added, ended, parts, sourceOf, withText } from "./blocks";
 import { asObject, isObject } from "./decode";
-import type { AgentEvent, Block, DataBlock, JsonObject, Source, ToolOutput, ToolResultDataDeltaEvent, Transcript } from "./events";
+import type {
+  AgentEvent,
+  Block,
+  DataBlock,
+  JsonObject,
+  Source,
+  ToolCallBlock,
+  ToolOutput,
+  ToolResultDataDeltaEvent,
+  Transcript,
+} from "./events";
 import { NOTICE, TOOL_OUTPUT } from "./events";
 import { textOf } from "./wire";
 
@@ -234,7 +244,7 @@ export class TranscriptBuilder {
     }
     if (event.type === "USER_CONFIRM_RESULT") {
       for (const { confirmed, tool_call } of event.confirm_results) {
-        this.#change("tool_call", tool_call.id, { state: confirmed ? "allowed" : "finished", input: tool_call.input });
+        this.#decide(tool_call, confirmed);
       }
       return;
     }
@@ -245,6 +255,18 @@ export class TranscriptBuilder {
         this.#change("tool_call", id, { state: "submitted" });
       }
     }
+  }
+
+  /** What runs is what was approved; what the model had asked for is kept beside it. */
+  #decide({ id, input }: ToolCallBlock, confirmed: boolean): void {
+    const at = this.#index.get(key("tool_call", id));
+    const before = at === undefined ? undefined : this.#settle(at);
+    const changed = before?.type === "tool_call" && before.input !== input && before.original_input === undefined;
+    this.#change("tool_call", id, {
+      state: confirmed ? "allowed" : "finished",
+      input,
+      ...(changed && { original_input: before.input }),
+    });
   }
 
   #custom(name: string, value: JsonObject): void {

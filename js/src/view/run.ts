@@ -1,17 +1,17 @@
 // One run: the prompt, its blocks in order, the notices, the footer. Changes only what changed.
 
-import type { Asked } from "../asked";
+import type { Asked, Notice } from "../asked";
 import type { Block, HintBlock, ToolCallBlock, ToolOutput, ToolResultBlock } from "../events";
 import type { Link, RunView } from "../link";
-import { ENDED } from "../link";
-import type { Decision } from "../wire";
+import { ENDED, isCall } from "../link";
 import { dataElement } from "./data";
-import { fold, h, setText, show } from "./dom";
+import { button, fold, h, setText, show } from "./dom";
 import { FooterView } from "./footer";
 import { count } from "./format";
+import { NotesView } from "./notes";
 import { MarkdownStream } from "./text";
 import { ThinkingView } from "./thinking";
-import { ToolView } from "./tool";
+import { type CallActions, ToolView } from "./tool";
 
 interface BlockView {
   readonly root: HTMLElement;
@@ -33,10 +33,13 @@ export class RunElement {
   #body = h("div", { class: "aw-blocks" });
   #notices = h("div", { class: "aw-notices" });
   #busy = h("div", { class: "aw-busy", "aria-hidden": "true" }, h("i"), h("i"), h("i"));
+  #all = new TogetherView((decision, stop) => this.#link.decideAll(this.#run_id, this.#waiting(), decision, "", stop));
+  #pending: NotesView;
   #footer: FooterView;
   #views = new Map<string, BlockView | ToolView>();
   #seen: RunView | undefined;
   #seenAsked = "";
+  #seenNotice: Notice | undefined;
   #link: Link;
   #run_id: string;
 
@@ -44,7 +47,9 @@ export class RunElement {
     this.#link = link;
     this.#run_id = run_id;
     this.#footer = new FooterView(() => link.resume(run_id));
-    this.root.append(this.#prompt, this.#note, this.#cut, this.#body, this.#busy, this.#notices, this.#footer.root);
+    this.#pending = new NotesView((id) => link.withdraw(run_id, id));
+    this.root.append(this.#prompt, this.#note, this.#cut, this.#body, this.#all.root, this.#busy, this.#pending.root);
+    this.root.append(this.#notices, this.#footer.root);
   }
 
   dispose(): void {
@@ -55,15 +60,15 @@ export class RunElement {
   }
 
   /** True when something has changed. */
-  update(run: RunView, last: boolean, asked: readonly Asked[]): boolean {
+  update(run: RunView, last: boolean, asked: readonly Asked[], notice: Notice | undefined): boolean {
     const mine = asked.filter(({ run_id }) => run_id === this.#run_id);
-    const key = `${last} ${mine.map(({ what, call_id }) => `${what} ${call_id}`).join()}`;
-    if (run === this.#seen && key === this.#seenAsked) {
+    const key = `${last} ${mine.map(({ id }) => id).join()}`;
+    if (run === this.#seen && key === this.#seenAsked && notice === this.#seenNotice) {
       return false;
     }
     this.#head(run);
-    this.#blocks(run, mine);
-    this.#tail(run);
+    this.#blocks(run, mine, notice);
+    this.#tail(run, mine);
     this.#footer.update(
       run,
       last,
@@ -71,6 +76,7 @@ export class RunElement {
     );
     this.#seen = run;
     this.#seenAsked = key;
+    this.#seenNotice = notice;
     return true;
   }
 
@@ -83,17 +89,30 @@ export class RunElement {
     show(this.#cut, cut > 0);
   }
 
-  #tail({ status, transcript }: RunView): void {
+  #waiting(): ToolCallBlock[] {
+    const { transcript } = this.#seen ?? {};
+    return transcript?.message.content.filter((block) => isCall(block, "asking")) ?? [];
+  }
+
+  #tail({ status, transcript }: RunView, asked: readonly Asked[]): void {
     const { content } = transcript.message;
     const open = content.some((block) => block.finished_at === undefined);
     show(this.#busy, status.state === "running" && !open);
+    const over = ENDED.includes(status.state);
+    this.#pending.update(over ? [] : (status.steering ?? []), asked);
+    const waiting = over ? 0 : content.filter((block) => isCall(block, "asking")).length;
+    this.#all.update(
+      waiting,
+      asked.some(({ what }) => what === "approve" || what === "deny"),
+    );
     if (transcript.notices !== this.#seen?.transcript.notices) {
       this.#notices.replaceChildren(...transcript.notices.map((text) => h("p", {}, text)));
     }
   }
 
-  #blocks(run: RunView, asked: readonly Asked[]): void {
+  #blocks(run: RunView, asked: readonly Asked[], notice: Notice | undefined): void {
     const tools = toolsOf(run);
+    const alone = run.transcript.message.content.filter((block) => isCall(block, "asking")).length === 1;
     const over = ENDED.includes(run.status.state) || run.transcript.message.finished_reason !== undefined;
     const wanted = new Set<string>();
     for (const block of run.transcript.message.content) {
@@ -109,7 +128,8 @@ export class RunElement {
       wanted.add(key);
       if (view instanceof ToolView) {
         const facts = tools.get(block.id) ?? { call: undefined, result: undefined, outputs: [] };
-        view.update({ ...facts, over, asked: decisionOn(block.id, asked) });
+        const pressed = asked.find(({ about }) => about.includes(block.id))?.what;
+        view.update({ ...facts, over, asked: pressed, notice: notice?.about.includes(block.id) ? notice : undefined, alone });
       } else {
         view.update(block);
       }
@@ -129,9 +149,39 @@ export class RunElement {
       return known;
     }
     const isTool = block.type === "tool_call" || block.type === "tool_result";
-    const view = isTool ? new ToolView((call, what, reason) => this.#link.decide(this.#run_id, call, what, reason)) : viewFor(block);
+    const view = isTool ? new ToolView(this.#actions) : viewFor(block);
     this.#views.set(key, view);
     return view;
+  }
+
+  #actions: CallActions = {
+    decide: (call, verdict) => this.#link.decide(this.#run_id, call, verdict),
+    denyAndStop: (reason) => this.#link.decideAll(this.#run_id, this.#waiting(), "deny", reason, true),
+    answer: (call_id, text) => this.#link.answer(this.#run_id, call_id, text),
+  };
+}
+
+/** Several calls wait: one press for all of them, below the last. */
+class TogetherView {
+  readonly root = h("div", { class: "aw-answer aw-together", role: "group", "aria-label": "All waiting calls" });
+  #approve: HTMLButtonElement;
+  #others: HTMLButtonElement[];
+
+  constructor(decide: (decision: "approve" | "deny", stop: boolean) => void) {
+    this.#approve = button("", "aw-button aw-approve", () => decide("approve", false));
+    this.#others = [
+      button("Deny all", "aw-button aw-deny", () => decide("deny", false)),
+      button("Deny all and stop", "aw-button aw-deny", () => decide("deny", true)),
+    ];
+    this.root.append(this.#approve, ...this.#others);
+  }
+
+  update(waiting: number, asked: boolean): void {
+    setText(this.#approve, `Approve all (${waiting})`);
+    for (const control of [this.#approve, ...this.#others]) {
+      control.disabled = asked;
+    }
+    show(this.root, waiting > 1);
   }
 }
 
@@ -163,11 +213,6 @@ function toolsOf({ transcript }: RunView): Map<string, Tool> {
     of(output.call_id).outputs.push(output);
   }
   return tools;
-}
-
-function decisionOn(call_id: string, asked: readonly Asked[]): Decision | undefined {
-  const what = asked.find((one) => one.call_id === call_id)?.what;
-  return what === "approve" || what === "deny" ? what : undefined;
 }
 
 function viewFor(block: Block): BlockView {
@@ -211,5 +256,8 @@ function fixedView(first: Block, root: HTMLElement): BlockView {
 
 function hintElement({ hint, source }: HintBlock): HTMLElement {
   const parts = typeof hint === "string" ? [hint] : hint.map((part) => (part.type === "text" ? part.text : dataElement(part)));
+  if (source === "user") {
+    return h("blockquote", { class: "aw-prompt" }, ...parts); // a person's own words, as those at the top
+  }
   return fold("aw-hint", source ? `Hint for the model, from ${source}` : "Hint for the model", ...parts);
 }

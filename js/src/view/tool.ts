@@ -1,10 +1,12 @@
 // One tool call: what was asked, how it stands, what it gave, what it printed.
 
+import type { Asked, Notice } from "../asked";
 import type { ToolCallBlock, ToolOutput, ToolResultBlock } from "../events";
-import { type Decision, textOf } from "../wire";
+import { textOf, type Verdict } from "../wire";
 import { oneLine, prettyJson } from "./arguments";
 import { DecisionView } from "./decision";
 import { fold, h, setText, show } from "./dom";
+import { Entry } from "./entry";
 import { between, milliseconds } from "./format";
 import { PrintedView } from "./printed";
 import { ResultView } from "./result";
@@ -15,7 +17,18 @@ export interface ToolFacts {
   readonly outputs: readonly ToolOutput[];
   /** The reply has ended: nothing waits any more. */
   readonly over: boolean;
-  readonly asked: Decision | undefined;
+  /** What was pressed about this call, and why the last press did not count. */
+  readonly asked: Asked["what"] | undefined;
+  readonly notice: Notice | undefined;
+  /** No other call waits for a decision. */
+  readonly alone: boolean;
+}
+
+/** What a person can do about a call. */
+export interface CallActions {
+  decide(call: ToolCallBlock, verdict: Verdict): void;
+  denyAndStop(reason: string): void;
+  answer(call_id: string, text: string): string | undefined;
 }
 
 type Look = "pending" | "waiting" | "submitted" | "running" | "success" | "error" | "interrupted" | "denied";
@@ -40,16 +53,18 @@ export class ToolView {
   #reason = h("div", { class: "aw-tool-note" });
   #printed = new PrintedView();
   #result = new ResultView();
+  #original = h("p", { class: "aw-tool-note" });
   #decision: DecisionView | undefined;
-  #decide: (call: ToolCallBlock, decision: Decision, reason: string) => void;
+  #answer: Entry | undefined;
+  #actions: CallActions;
   #facts: ToolFacts | undefined;
 
-  constructor(decide: (call: ToolCallBlock, decision: Decision, reason: string) => void) {
-    this.#decide = decide;
+  constructor(actions: CallActions) {
+    this.#actions = actions;
     const icon = h("span", { class: "aw-icon", "aria-hidden": "true" });
     this.#call = fold("aw-call", h("span", { class: "aw-call-head" }, icon, h("code", {}, this.#name, this.#line), this.#word), this.#full);
     this.#call.addEventListener("toggle", () => this.#writeArguments());
-    this.root.append(this.#call, this.#reason, this.#printed.root, this.#result.root);
+    this.root.append(this.#call, this.#original, this.#reason, this.#printed.root, this.#result.root);
   }
 
   update(facts: ToolFacts): void {
@@ -68,28 +83,31 @@ export class ToolView {
     const seconds = between(result?.created_at, result?.finished_at);
     const took = seconds === undefined || look === "denied" ? "" : ` · ${milliseconds(seconds * 1000)}`;
     setText(this.#word, `${WORDS[look]}${took}`);
-    this.#note(look, call, result);
+    this.#note(look, result);
     this.#pause(look, facts);
+    this.#outside(look, facts);
     this.#printed.update(facts.outputs, result?.finished_at === undefined);
     this.#result.update(look === "denied" ? undefined : result);
   }
 
   #writeArguments(): void {
-    const input = this.#facts?.call?.input ?? "";
+    const { input = "", original_input } = this.#facts?.call ?? {};
+    setText(
+      this.#original,
+      original_input === undefined ? "" : `Changed by a person. The model had asked for (${oneLine(original_input)})`,
+    );
+    show(this.#original, original_input !== undefined);
     setText(this.#line, `(${oneLine(input)}${this.#facts?.call && this.#facts.call.finished_at === undefined ? "…" : ")"}`);
     if (this.#call.open) {
       setText(this.#full, prettyJson(input));
     }
   }
 
-  #note(look: Look, call: ToolCallBlock | undefined, result: ToolResultBlock | undefined): void {
+  #note(look: Look, result: ToolResultBlock | undefined): void {
     const notes: string[] = [];
     const reason = result ? textOf(result.metadata, "reason") : "";
     if (look === "denied") {
       notes.push(reason ? `Denied: “${reason}”` : "Denied");
-    }
-    if (look === "submitted") {
-      notes.push(`Waits for a result from outside: run.answer(${JSON.stringify(call?.id)}, …)`);
     }
     if (result?.metadata["still_running"] === true) {
       notes.push("Still running in its thread: it could not be ended.");
@@ -98,22 +116,38 @@ export class ToolView {
     show(this.#reason, notes.length > 0);
   }
 
-  #pause(look: Look, { call, asked }: ToolFacts): void {
+  #pause(look: Look, { call, asked, notice, alone }: ToolFacts): void {
     if (look !== "waiting" || !call) {
       this.#decision?.root.remove();
       this.#decision = undefined;
       return;
     }
     if (!this.#decision) {
-      this.#decision = new DecisionView((decision, reason) => {
+      const decide = (verdict: Verdict): void => {
         const now = this.#facts?.call;
         if (now) {
-          this.#decide(now, decision, reason);
+          this.#actions.decide(now, verdict);
         }
-      });
+      };
+      this.#decision = new DecisionView(decide, (reason) => this.#actions.denyAndStop(reason));
       this.#call.after(this.#decision.root);
     }
-    this.#decision.update(call, asked);
+    this.#decision.update({ call, asked: asked === "approve" || asked === "deny" ? asked : undefined, notice, alone });
+  }
+
+  /** A call that is done elsewhere: whoever watches may give its result. */
+  #outside(look: Look, { call, asked, notice }: ToolFacts): void {
+    if (look !== "submitted" || !call) {
+      this.#answer?.root.remove();
+      this.#answer = undefined;
+      return;
+    }
+    if (!this.#answer) {
+      this.#answer = new Entry((text) => this.#actions.answer(call.id, text));
+      this.#call.after(this.#answer.root);
+    }
+    const words = { label: `Result of ${call.name}`, hint: "Its result: the model will read it", button: "Give result" };
+    this.#answer.update(words, asked !== undefined, notice);
   }
 }
 
@@ -123,6 +157,8 @@ function isSame(one: ToolFacts, other: ToolFacts): boolean {
     one.result === other.result &&
     one.over === other.over &&
     one.asked === other.asked &&
+    one.notice === other.notice &&
+    one.alone === other.alone &&
     one.outputs.length === other.outputs.length &&
     one.outputs.every((output, at) => output === other.outputs[at])
   );
