@@ -47,7 +47,7 @@ async def seen(run: Run, is_it: Callable[[ev.Event], bool]) -> None:
     said = asyncio.Event()
     forget = run.listen(lambda _, event: said.set() if event is not None and is_it(event) else None)
     if not any(is_it(event) for event in run.events):
-        await asyncio.wait_for(said.wait(), 5)
+        await asyncio.wait_for(said.wait(), 10)
     forget()
 
 
@@ -97,9 +97,9 @@ async def test_a_stop_while_the_server_is_silent_closes_the_connection(dialect: 
             await seen(run, lambda event: isinstance(event, ev.TextBlockDeltaEvent))
         pressed = time.monotonic()
         await asyncio.to_thread(run.stop)  # from any thread
-        await asyncio.wait_for(server.left.wait(), 1)
-        assert server.left_at - pressed < 0.5
-        await asyncio.wait_for(asyncio.wrap_future(run.ended), 1)
+        await asyncio.wait_for(server.left.wait(), 10)
+        assert server.left_at - pressed < 2  # a millisecond, where nothing else keeps the machine busy
+        await asyncio.wait_for(asyncio.wrap_future(run.ended), 10)
         assert (run.status, run.text, stage.ran) == ("interrupted", kept, [])
         stage.judge(run, "")
         again = await stage.carry(None)
@@ -130,7 +130,7 @@ async def test_two_hundred_stops_in_a_row_leave_nothing_open(dialect: Dialect) -
             for _ in range(chance.randrange(60)):
                 await asyncio.sleep(0)
             run.stop()
-            await asyncio.wait_for(asyncio.wrap_future(run.ended), 2)
+            await asyncio.wait_for(asyncio.wrap_future(run.ended), 10)
             assert (run.status, stage.ran) == ("interrupted", [])
             await server.until(lambda: server.open == 0)
             assert sockets() == held
@@ -138,7 +138,7 @@ async def test_two_hundred_stops_in_a_row_leave_nothing_open(dialect: Dialect) -
         assert len(stage.model._clients._open) == 1
         assert stage.agent.state.check() == ()
         run = session.run("last")
-        await asyncio.wait_for(asyncio.wrap_future(run.ended), 2)
+        await asyncio.wait_for(asyncio.wrap_future(run.ended), 10)
         assert (run.status, run.text) == ("completed", "healed")
         stage.judge_request([*(f"prompt {number}" for number in range(STOPS - 20, STOPS)), "last"])
         session.close()
@@ -148,19 +148,22 @@ async def test_two_hundred_stops_in_a_row_leave_nothing_open(dialect: Dialect) -
 
 async def test_stops_before_a_request_is_sent_leave_nothing_open(dialect: Dialect) -> None:
     """Before the client is made, while it connects, while it sends: turn by turn."""
-    async with ChatServer(*[Answer(has_head=False, end="hold")] * 40) as server:
+    async with ChatServer(dialect.said("ok"), otherwise=Answer(has_head=False, end="hold")) as server:
         stage = Stage(dialect, server)
         assert stage.session is not None
+        await stage.carry("first")  # what is done once in a process is done
+        await stage.model.aclose()
         asked = 0
         for turns in range(40):
             run = stage.session.run("go")
             for _ in range(turns):
                 await asyncio.sleep(0)
             run.stop()
-            await asyncio.wait_for(asyncio.wrap_future(run.ended), 2)
+            await asyncio.wait_for(asyncio.wrap_future(run.ended), 10)
             assert run.status == "interrupted"
             await server.until(lambda: server.open == 0)
-            asked = asked or (turns if server.bodies else 0)
+            await stage.model.aclose()
+            asked = asked or (turns if len(server.bodies) > 1 else 0)
         assert 5 < asked < 40  # some came before the request, some after it
         await stage.leave()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -206,7 +209,7 @@ async def test_silence_ends_after_the_stated_time(dialect: Dialect, answer: Answ
         run = await stage.carry("go")
         assert (run.status, run.text) == ("completed", "healed")
         assert "was silent for 0.2 s" in tries_again(run)[0]
-        assert server.left_at - began < 0.7
+        assert 0.2 <= server.left_at - began < 2
         await stage.leave()
 
 
@@ -234,12 +237,15 @@ async def test_a_server_that_never_takes_up_is_given_up_and_a_stop_ends_the_wait
     await seen(run, lambda event: isinstance(event, ev.CustomEvent))
     assert "does not answer" in tries_again(run)[0]
     run.stop()
-    await asyncio.wait_for(asyncio.wrap_future(run.ended), 1)
+    await asyncio.wait_for(asyncio.wrap_future(run.ended), 10)
     stage.judge(run, "")
     slow = Stage(dialect, server, timeout_s=60)
     assert slow.session is not None
     run = slow.session.run("go")
     await seen(run, lambda event: isinstance(event, ev.ModelCallStartEvent))
     run.stop()
-    await asyncio.wait_for(asyncio.wrap_future(run.ended), 1)
+    await asyncio.wait_for(asyncio.wrap_future(run.ended), 10)
     assert run.status == "interrupted"
+    stage.session.close()
+    slow.session.close()
+    await asyncio.gather(stage.model.aclose(), slow.model.aclose())

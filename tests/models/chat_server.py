@@ -116,7 +116,7 @@ class ChatServer:
             writer.transport.abort()
         await asyncio.gather(*self._serving)
 
-    async def until(self, is_so: Callable[[], bool], within_s: float = 2) -> None:
+    async def until(self, is_so: Callable[[], bool], within_s: float = 10) -> None:
         """Wait until it is so, looking again at every request and at every connection that opens, ends or is answered."""
         async with asyncio.timeout(within_s):
             while not is_so():
