@@ -6,6 +6,7 @@ timeout or a task group cancels slow readers, and an abandoned generator skips i
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
@@ -229,7 +230,11 @@ def _step(text: list[str], calls: list[ToolCallBlock], results: dict[str, ToolRe
     joined = "\n".join(part for part in text if part)
     if calls:
         asked: list[JsonObject] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": valid_arguments(call.input)}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": _sendable(call.name), "arguments": valid_arguments(call.input)},
+            }
             for call in calls
         ]
         yield {"role": "assistant", "content": joined or None, "tool_calls": [*asked]}
@@ -239,6 +244,11 @@ def _step(text: list[str], calls: list[ToolCallBlock], results: dict[str, ToolRe
             yield {"role": "tool", "tool_call_id": call.id, "content": given + changed}
     elif joined:
         yield {"role": "assistant", "content": joined}
+
+
+def _sendable(name: str) -> str:
+    """A name that a server takes back; models make up others."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
 
 
 def _content(blocks: Sequence[object]) -> JsonValue:
