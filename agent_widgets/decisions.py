@@ -57,6 +57,12 @@ class Decision:
     always: bool = False
     seen: str | None = None
 
+    @classmethod
+    def of(cls, result: ev.ConfirmResult) -> Decision:
+        """The decision behind a result."""
+        arguments = result.tool_call.input if result.confirmed else None
+        return cls(confirmed=result.confirmed, reason=result.reason, arguments=arguments, always=bool(result.rules))
+
     def result_for(self, call: ToolCallBlock) -> ev.ConfirmResult:
         """The decision as the agent takes it."""
         if self.arguments is not None:

@@ -15,7 +15,7 @@ import concurrent.futures
 import contextvars
 import textwrap
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -27,6 +27,7 @@ from agent_widgets.budgets import Budget, Meter
 from agent_widgets.decisions import Decision, StopLevel, StopRequest, StopSource, check_level
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.eventlog import EventLog
+from agent_widgets.loops import on_loop
 from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, ToolResultBlock, new_id
 from agent_widgets.state import valid_arguments
 from agent_widgets.transcript import Transcript, TranscriptBuilder, closing
@@ -36,6 +37,9 @@ from agent_widgets.wire import RunView, fingerprint
 RunStatus = Literal["queued", "running", "stopping", "paused", "completed", "interrupted", "exceed_max_iters", "error"]
 Listener = Callable[["Run", ev.Event | None], None]
 """Told of each event after it is logged, and with ``None`` of each change of status; on the run's loop."""
+
+Taken = ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent
+"""A decision or an outside result that a run has taken. It takes effect, as an event of the log, when the reply has parked."""
 
 _current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("agent_widgets_run", default=None)
 
@@ -61,6 +65,8 @@ class Run:
         deadline: float | None = None,
         budget: Budget | None = None,
         transcript: Transcript | None = None,
+        taken: Iterable[Taken] = (),
+        on_taken: Callable[[Taken], None] | None = None,
     ) -> None:
         """Prepare a run; ``start()`` begins it.
 
@@ -75,6 +81,8 @@ class Run:
             budget: What it may use before it is stopped; see ``Budget``.
             keeps_pause: Whether a pause leaves the run alive (a card decides) or ends it (``reply()`` returns).
             transcript: How far the reply had come before this run, if it goes on with a paused one.
+            taken: Decisions and results for that reply that were taken before this run.
+            on_taken: Told of each decision and each outside result on the loop, before it has any effect.
         """
         self.run_id = new_id()[:12]
         self.backend = backend
@@ -106,6 +114,12 @@ class Run:
         self._decisions: dict[str, Decision] = {}
         self._answers: dict[str, ToolResultBlock] = {}
         self._unlogged: ev.Event | None = None
+        self._on_taken = on_taken
+        for event in taken:
+            if isinstance(event, ev.UserConfirmResultEvent):
+                self._decisions |= {result.tool_call.id: Decision.of(result) for result in event.confirm_results}
+            else:
+                self._answers |= {result.id: result for result in event.execution_results}
         self._error: BaseException | None = None
         self._started_at = self._ended_at = 0.0
 
@@ -160,10 +174,7 @@ class Run:
     @property
     def is_carried_here(self) -> bool:
         """Whether the caller is on the run's loop."""
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
+        return on_loop(self._loop)
 
     @property
     def is_busy(self) -> bool:
@@ -253,6 +264,14 @@ class Run:
         """Give the result of a call that waits for an outside one."""
         self._call(self._answer, call_id, result)
 
+    def notice(self, text: str) -> None:
+        """Say something to the person who watches; nothing once the reply has ended."""
+        event = ev.CustomEvent(name=ev.NOTICE, value={"text": text})
+        if self.is_carried_here:
+            self._emit(event)
+        else:
+            self._call(self._emit, event)
+
     def resume(self) -> Run:
         """Go on after an interrupted or failed run without a new message. Gives the run that does.
 
@@ -313,6 +332,7 @@ class Run:
         for call in chosen:
             if decision.seen is not None and decision.seen != fingerprint(call.name, call.input):
                 return "The arguments have changed since this view was drawn; nothing was executed. Look again and decide."
+            self._note_taken(ev.UserConfirmResultEvent(reply_id=self.reply.id, confirm_results=(decision.result_for(call),)))
             self._decisions[call.id] = decision
         self._go_on()
         return ""
@@ -320,8 +340,14 @@ class Run:
     def _answer(self, call_id: str, result: str) -> None:
         call = next((c for c in self.transcript.waiting if c.id == call_id and c.state == "submitted"), None)
         if call is not None and call_id not in self._answers:
-            self._answers[call_id] = ToolResultBlock(id=call_id, name=call.name, output=result, state="success")
+            block = ToolResultBlock(id=call_id, name=call.name, output=result, state="success")
+            self._note_taken(ev.ExternalExecutionResultEvent(reply_id=self.reply.id, execution_results=(block,)))
+            self._answers[call_id] = block
             self._go_on()
+
+    def _note_taken(self, event: Taken) -> None:
+        if self._on_taken is not None:
+            self._on_taken(event)
 
     def _go_on(self) -> None:
         """Start a leg with the decisions that wait; while a leg runs they wait for its end."""
