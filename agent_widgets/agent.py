@@ -133,9 +133,14 @@ class Agent:
         with self._claimed():
             self._memory.load(state)
 
-    def record_with(self, recorder: Recorder | None) -> None:
-        """Tell ``recorder`` of every change of the state from now on, before it has any effect; ``None``: nobody."""
-        self._memory.recorder = recorder
+    def record_with(self, recorder: Recorder) -> None:
+        """Tell ``recorder`` of every change of the state from now on, before it has any effect.
+
+        Raises:
+            AgentBusyError: the agent is carrying a run.
+        """
+        with self._claimed():
+            self._memory.recorder = recorder
 
     def forget_rule(self, rule: PermissionRule | str) -> int:
         """Take back rules of ``state.rules``, such as those of "always allow". Calls that already run are left alone.

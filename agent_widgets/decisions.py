@@ -59,9 +59,10 @@ class Decision:
 
     @classmethod
     def of(cls, result: ev.ConfirmResult) -> Decision:
-        """The decision behind a result."""
-        arguments = result.tool_call.input if result.confirmed else None
-        return cls(confirmed=result.confirmed, reason=result.reason, arguments=arguments, always=bool(result.rules))
+        """The decision behind a result. Rules of somebody's own are left out: the next call is asked about."""
+        call = result.tool_call
+        always = bool(result.rules) and result.rules == call.suggested_rules
+        return cls(confirmed=result.confirmed, reason=result.reason, arguments=call.input, always=always)
 
     def result_for(self, call: ToolCallBlock) -> ev.ConfirmResult:
         """The decision as the agent takes it."""

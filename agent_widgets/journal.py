@@ -14,7 +14,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -40,20 +40,14 @@ LOG_BYTES = 65_536
 class Journal:
     """A ``Recorder`` that writes into a store. Any thread; it never raises."""
 
-    def __init__(
-        self, store: Store, name: str, dump: Callable[[], JsonObject], tell: Callable[[str], None], taken: Sequence[Taken] = ()
-    ) -> None:
-        """Write the state, and begin a new log.
+    def __init__(self, store: Store, name: str, dump: Callable[[], JsonObject], tell: Callable[[str], None]) -> None:
+        """Prepare a journal; nothing is written before ``begin``.
 
         Args:
             store: Where to.
             name: The session's.
             dump: The agent's state as JSON.
             tell: Takes a sentence for the person, when the disk fails and when it works again.
-            taken: Decisions and results that still wait to take effect.
-
-        Raises:
-            OSError: it cannot be written.
         """
         self._store = store
         self._name = name
@@ -63,8 +57,18 @@ class Journal:
         self._joined = EventLog()
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._is_closed = self._has_failed = False
-        store.renew(name, dump(), b"".join(_line("taken", dump_event(event)) for event in taken))
+        self._has_failed = False
+        self._is_open = False
+
+    def begin(self, taken: Iterable[Taken] = ()) -> None:
+        """Write the state and a new log. ``taken``: decisions and results that still wait to take effect.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._lock:
+            self._store.renew(self._name, self._dump(), b"".join(_line("taken", dump_event(event)) for event in taken))
+            self._is_open = True
 
     def asked(self, messages: tuple[Msg, ...]) -> None:
         """A prompt; see ``Recorder``."""
@@ -103,10 +107,9 @@ class Journal:
     def close(self) -> None:
         """Write what is joined, and let the store go. Changes after this are not written."""
         with self._lock:
-            if not self._is_closed:
-                self._append(self._joined_lines())
-                self._is_closed = True
-                self._store.close()
+            self._append(self._joined_lines())
+            self._is_open = False
+            self._store.close()
 
     def _join(self, event: ev.TextDelta) -> None:
         now = time.monotonic()
@@ -128,7 +131,7 @@ class Journal:
         return b"".join(map(_said, self._joined.take()))
 
     def _append(self, data: bytes, *, sync: bool = False) -> None:
-        if self._is_closed or self._has_failed or not data:
+        if not self._is_open or self._has_failed or not data:
             return
         try:
             self._store.append(data, sync=sync)
@@ -140,7 +143,7 @@ class Journal:
             )
 
     def _renew(self) -> None:
-        if self._is_closed:
+        if not self._is_open:
             return
         try:
             self._store.renew(self._name, self._dump())
@@ -170,7 +173,7 @@ def read_back(store: Store) -> tuple[str, JsonObject, tuple[Taken, ...]] | None:
     if not lines:
         return name, saved, ()
     memory, taken = Memory(), _Taken()
-    memory.load(load_state(saved))
+    memory.restore(load_state(saved))
     for number, line in enumerate(lines, 2):
         try:
             _fold(line, memory, taken)
@@ -242,7 +245,7 @@ class _Taken:
 
 def _fold(line: bytes, memory: Memory, taken: _Taken) -> None:
     value: object = json.loads(line)
-    kind, given = cast("JsonObject", value).popitem() if isinstance(value, dict) and len(value) == 1 else ("", None)
+    kind, given = next(iter(cast("JsonObject", value).items())) if isinstance(value, dict) and value else ("", None)
     match kind:
         case "asked":
             memory.begin(load_msg(message) for message in cast("list[JsonValue]", given))

@@ -71,7 +71,12 @@ class Memory:
 
     def load(self, state: AgentState) -> None:
         """Take over a state, repaired."""
-        state = state.repair()
+        self.restore(state.repair())
+        if self.recorder is not None:
+            self.recorder.replaced()
+
+    def restore(self, state: AgentState) -> None:
+        """Take over a state as it is: a reply that is open in it goes on with its next event."""
         self.session_id = state.session_id
         if state.reply_id:
             opened = TranscriptBuilder(Transcript(message=state.context[-1], steps=state.cur_iter))
@@ -79,8 +84,6 @@ class Memory:
         else:
             held = _Held(state.context, None, 0, state.rules, state.summary)
         self._swap(lambda _: held)
-        if self.recorder is not None:
-            self.recorder.replaced()
 
     @property
     def transcript(self) -> Transcript:

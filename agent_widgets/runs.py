@@ -116,6 +116,8 @@ class Run:
         self._unlogged: ev.Event | None = None
         self._on_taken = on_taken
         for event in taken:
+            if event.reply_id != self.reply.id:
+                continue  # a decision names its reply: a call of another one may have the same id
             if isinstance(event, ev.UserConfirmResultEvent):
                 self._decisions |= {result.tool_call.id: Decision.of(result) for result in event.confirm_results}
             else:

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from agent_widgets.adapters import as_backend
@@ -18,13 +19,12 @@ from agent_widgets.backends import Backend, Inputs
 from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentBusyError, AgentWidgetsError, InputError
-from agent_widgets.events import Event
-from agent_widgets.journal import Journal, read_back
+from agent_widgets.keeping import Keeping
 from agent_widgets.loops import LoopThread, on_loop
-from agent_widgets.messages import JsonObject, Msg
-from agent_widgets.runs import Run, Taken, current_run
+from agent_widgets.messages import Msg
+from agent_widgets.runs import Run, Taken
 from agent_widgets.state import AgentState
-from agent_widgets.store import Store, read_session, write_session
+from agent_widgets.store import read_session, write_session
 from agent_widgets.waiting import CLEAN_UP_SECONDS, Waiter
 
 _sessions: dict[str, Session] = {}
@@ -51,13 +51,7 @@ def session_of(agent: object, name: str | None = None) -> Session:
 
 
 class Session:
-    """An agent and its runs. All methods: any thread, they return at once.
-
-    Attributes:
-        agent: The agent.
-        name: Unique in this kernel.
-        path: The folder that keeps it, if it was opened there; else ``None``.
-    """
+    """An agent and its runs. All methods: any thread, they return at once."""
 
     def __init__(self, agent: object, name: str | None = None, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Make a session; it is listed in ``sessions()`` until ``close()``.
@@ -77,11 +71,8 @@ class Session:
         self._runs: list[Run] = []
         self._queue: deque[tuple[Run, bool]] = deque()
         self._current: Run | None = None
-        self._journal: Journal | None = None
-        self._taken: tuple[Taken, ...] = ()
-        self._untold = ""
+        self._keeping: Keeping | None = None
         self._left = threading.Event()
-        self.path: Path | None = None
         with _registry_lock:
             if name in _sessions:
                 raise InputError(f"There is a session called {name!r} already. Choose another name, or close that one.")
@@ -103,6 +94,11 @@ class Session:
     def state(self) -> AgentState | None:
         """The agent's state; ``None`` for a foreign agent, whose state is its own."""
         return self.agent.state if isinstance(self.agent, Agent) else None
+
+    @property
+    def path(self) -> Path | None:
+        """The folder that keeps it, if ``open`` made it; else ``None``."""
+        return None if self._keeping is None else self._keeping.path
 
     @property
     def waits(self) -> bool:
@@ -142,6 +138,7 @@ class Session:
         """
         if self.waits and not reset and isinstance(prompt, str | Msg | Sequence):
             self.run(waiter=waiter, on_pause=on_pause)
+        paused = self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None
         run = Run(
             self.backend,
             prompt,
@@ -151,9 +148,9 @@ class Session:
             on_pause=on_pause,
             deadline=deadline,
             budget=checked_budget(budget) or (self.agent.budget if isinstance(self.agent, Agent) else None),
-            transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None,
-            taken=self._taken,
-            on_taken=self._note_taken,
+            transcript=paused,
+            taken=self._keeping.taken_before() if self._keeping and paused else (),
+            on_taken=self._takes,
         )
         run.resume_with = lambda: self.run(
             run.inputs_to_resume,
@@ -166,8 +163,8 @@ class Session:
         )
         if before_start is not None:
             before_start(run)
-        if self.path is not None:
-            run.listen(self._follow)
+        if self._keeping is not None:
+            run.listen(self._keeping.follow)
         with self._lock:
             self._runs.append(run)
             self._queue.append((run, reset))
@@ -233,39 +230,30 @@ class Session:
             if other.path == place:
                 other.close()
                 other._wait_closed()  # noqa: SLF001 - of this class
-        store, is_kept = Store(place), False
-        try:
-            found = read_back(store)
-            session = session_of(agent, _free_name(found[0] if found else place.stem))
-            session._keep_in(store, found)  # noqa: SLF001 - of this class
-            is_kept = True
-        finally:
-            if not is_kept:
-                store.close()
+        with ExitStack() as undo:
+            keeping = Keeping(place)
+            undo.callback(keeping.close)
+            session = session_of(agent, _free_name(keeping.name))
+            session._keep(keeping)  # noqa: SLF001 - of this class
+            undo.pop_all()
         return session
 
-    def _keep_in(self, store: Store, found: tuple[str, JsonObject, tuple[Taken, ...]] | None) -> None:
-        """Go on from what was found, and write what happens; see ``open``."""
-        if self.path is not None:
+    def _keep(self, keeping: Keeping) -> None:
+        if self._keeping is not None:
             raise InputError(
                 f"The session of this agent is kept in {self.path}. Call close() on it first, or make another agent."
             )
         if self.current is not None:
             raise AgentBusyError(self.backend.name)
-        if found is not None:
-            self.backend.load(found[1])
-        taken = found[2] if found else ()
-        journal = Journal(store, self.name, self.backend.dump, self._tell, taken)
-        if isinstance(self.agent, Agent):
-            self.agent.record_with(journal)
-        self._journal, self._taken, self.path = journal, taken, store.path
+        keeping.begin(self.name, self.backend, lambda: self.current)
+        self._keeping = keeping
 
     def close(self) -> None:
         """Stop what runs or waits, and leave the registry.
 
         A stored session does so when what runs has ended, and what waits for a decision goes on waiting in its folder.
         """
-        if self.path is None or self._loop.is_closed():
+        if self._keeping is None or self._loop.is_closed():
             self._leave()
             self._stop_all()
         else:
@@ -314,8 +302,8 @@ class Session:
                 run.stop(reason="the session was closed")
 
     def _leave(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
+        if self._keeping is not None:
+            self._keeping.close()
         with _registry_lock:
             if _sessions.get(self.name) is self:
                 del _sessions[self.name]
@@ -331,25 +319,9 @@ class Session:
             self._stop_all()
             run.ended.add_done_callback(lambda _: self._leave())
 
-    def _note_taken(self, event: Taken) -> None:
-        if self._journal is not None:
-            self._journal.taken(event)
-
-    def _follow(self, run: Run, event: Event | None) -> None:
-        """Say what could not be said yet; keep the state of a foreign agent, whose events are not its state."""
-        if event is None and self._untold:
-            text, self._untold = self._untold, ""
-            run.notice(text)
-        if event is None and self._journal is not None and self.state is None and run.status not in ("queued", "running"):
-            self._journal.replaced()
-
-    def _tell(self, text: str) -> None:
-        """A sentence about the disk, on the card that is there, or on the next one."""
-        run = current_run() or self.current
-        if run is None:
-            self._untold = text
-        else:
-            run.notice(text)
+    def _takes(self, event: Taken) -> None:
+        if self._keeping is not None:
+            self._keeping.takes(event)
 
 
 def _free_name(wanted: str) -> str:

@@ -60,6 +60,8 @@ def read_session(path: Path) -> tuple[str, JsonObject]:
 
 
 def _read(path: Path) -> tuple[str, JsonObject, int | None]:
+    if path.is_dir():
+        raise SavedStateError(f"{path} is a folder. If it keeps a session: Session.open(path, agent).")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

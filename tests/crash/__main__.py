@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.crash.story import Case
 
 
 @contextmanager
-def killer() -> Iterator[subprocess.Popen[str]]:
+def killer() -> Generator[subprocess.Popen[str]]:
     """The process that forks and kills."""
     command = [sys.executable, "-m", "tests.crash.forks"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forks:

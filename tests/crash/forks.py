@@ -25,7 +25,7 @@ def kill(folder: Path, case: Case) -> None:
     if child == 0:
         try:
             live(folder, case)
-        except BaseException:  # noqa: BLE001 - a forked child must not go on as its parent
+        except BaseException:  # noqa: ASYNC103, BLE001 - a forked child must not go on as its parent
             (folder / "failed.txt").write_text(traceback.format_exc())
         finally:
             os._exit(1)

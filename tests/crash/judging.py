@@ -95,16 +95,16 @@ def _prompts_and_text(acks: list[dict[str, Any]], state: AgentState) -> Iterator
     prompts = [message.text for message in state.context if message.role == "user"]
     yield from (f"the prompt {ack['prompt']!r} is lost" for ack in acks if "prompt" in ack and ack["prompt"] not in prompts)
     blocks = [block for message in state.context for block in message.content]
-    text = " ".join(b.text if isinstance(b, TextBlock) else b.thinking for b in blocks if isinstance(b, TextBlock | ThinkingBlock))
+    text = " ".join(
+        b.text if isinstance(b, TextBlock) else b.thinking for b in blocks if isinstance(b, TextBlock | ThinkingBlock)
+    )
     kept = set(text.split())
     last = acks[-1]["at"] if acks else 0.0
     old = [ack["token"].strip() for ack in acks if "token" in ack and ack["at"] <= last - PROMISED_SECONDS]
     yield from (f"the text {token!r} is lost" for token in old if token not in kept)
 
 
-def _results(
-    acks: list[dict[str, Any]], state: AgentState, before: Counter[str], after: Counter[str]
-) -> Iterator[str]:
+def _results(acks: list[dict[str, Any]], state: AgentState, before: Counter[str], after: Counter[str]) -> Iterator[str]:
     content = [block for message in state.context for block in message.content]
     results = {block.id: block for block in content if isinstance(block, ToolResultBlock)}
     calls = {block.id: block for block in content if isinstance(block, ToolCallBlock)}

@@ -20,7 +20,6 @@ from typing import Any
 import agent_widgets.store
 from agent_widgets import events as ev
 from agent_widgets.agent import Agent
-from agent_widgets.backends import Model
 from agent_widgets.decisions import Decision
 from agent_widgets.messages import ToolResultBlock
 from agent_widgets.models.scripted import ScriptedModel, call, say, think
@@ -181,8 +180,12 @@ def live(folder: Path, case: Case) -> None:
     teller = Teller(folder, chance)
     agent = Agent(model_for(chance), tools=tools_for(folder))
     session = Session.open(folder / "it.session", agent)
+
+    def listen(run: Run) -> None:
+        run.listen(teller.follow)
+
     for prompt in PROMPTS:
-        session.run(prompt, before_start=lambda run: run.listen(teller.follow) and None).wait(30)
+        session.run(prompt, before_start=listen).wait(30)
     teller.say(finished=True)
     threading.Event().wait()
 
@@ -207,6 +210,3 @@ def die_after(count: int) -> None:
             return write if name == "write" else getattr(os, name)
 
     agent_widgets.store.os = Dying()  # pyright: ignore[reportAttributeAccessIssue]
-
-
-__all__ = ["ANSWER", "PROMPTS", "REASON", "STEP", "Case", "Model", "live", "tools_for"]
