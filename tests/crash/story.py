@@ -47,7 +47,7 @@ class Case:
         chance = random.Random(seed)
         if seed % 2:
             return cls(seed, None, chance.randrange(1, 24_000))
-        return cls(seed, chance.uniform(0.0, 0.7), None)
+        return cls(seed, chance.uniform(0.0, 1.0), None)
 
 
 def append(path: Path, text: str) -> None:
@@ -119,7 +119,7 @@ def model_for(chance: random.Random) -> ScriptedModel:
         [say(words(6 * STEP, 150))],
         [say(words(7 * STEP, 30))],
     ]
-    return ScriptedModel(script, tokens_per_second=chance.choice([400, 1500, None]))
+    return ScriptedModel(script, tokens_per_second=chance.choice([200, 1000, None]))
 
 
 class Teller:
@@ -140,7 +140,7 @@ class Teller:
                 self.say(prompt=run.prompt)
             case ev.TextBlockDeltaEvent() | ev.ThinkingBlockDeltaEvent():
                 self.say(token=event.delta)
-                if event.delta == f"w{6 * STEP + 60} ":
+                if event.delta == f"w{6 * STEP + 80} ":
                     run.stop(reason="that is enough")
             case ev.RequireUserConfirmEvent() | ev.RequireExternalExecutionEvent():
                 for asked in event.tool_calls:
