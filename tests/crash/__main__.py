@@ -33,8 +33,11 @@ def killed(forks: subprocess.Popen[str], seed: int, folder: Path) -> Verdict:
     assert forks.stdout is not None
     forks.stdin.write(json.dumps([seed, str(folder)]) + "\n")
     forks.stdin.flush()
-    assert forks.stdout.readline() == "dead\n"
-    return judge(folder)
+    died = forks.stdout.readline().strip()
+    assert died
+    verdict = judge(folder)
+    verdict.died = died
+    return verdict
 
 
 def main() -> int:
@@ -46,6 +49,7 @@ def main() -> int:
         for seed in range(first, first + count):
             verdict = killed(forks, seed, Path(folder) / str(seed))
             stood[verdict.stood] += 1
+            stood[f"killed {verdict.died}"] += 1
             if verdict.faults:
                 wrong += 1
                 sys.stdout.write("\n".join([f"{Case.of(seed)}: {verdict.stood}", *(f"  {f}" for f in verdict.faults[:5])]) + "\n")

@@ -19,8 +19,8 @@ LONGEST = 8.0
 """Seconds after which also a child that was to die in a write is killed."""
 
 
-def kill(folder: Path, case: Case) -> None:
-    """One child, from birth to death."""
+def kill(folder: Path, case: Case) -> str:
+    """One child, from birth to death. Gives where it died."""
     child = os.fork()
     if child == 0:
         try:
@@ -37,16 +37,16 @@ def kill(folder: Path, case: Case) -> None:
         time.sleep(min(0.01, max(0.0, end - time.monotonic())))
     else:
         if time.monotonic() < end:
-            return
+            return "in a write"
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    return "at a moment"
 
 
 def main() -> None:
     for line in sys.stdin:
         seed, folder = json.loads(line)
-        kill(Path(folder), Case.of(seed))
-        sys.stdout.write("dead\n")
+        sys.stdout.write(f"{kill(Path(folder), Case.of(seed))}\n")
         sys.stdout.flush()
 
 

@@ -41,6 +41,7 @@ class Verdict:
 
     faults: list[str] = field(default_factory=list[str])
     stood: str = ""
+    died: str = ""
 
 
 def judge(folder: Path) -> Verdict:

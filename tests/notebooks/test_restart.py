@@ -19,7 +19,8 @@ def test_what_a_killed_kernel_has_left_goes_on(tmp_path: Path, monkeypatch: pyte
     assert 'waits for a decision: delete_rows {"table": "orders"' in printed(notebook, 3)
     assert "Nobody is there to ask" in twin(notebook, 4)
     assert "it was denied" in outputs(notebook, 5)[0]["data"]["text/plain"]
-    assert "interrupted after" in printed(notebook, 6)
+    assert "heard 400 characters" in printed(notebook, 6)
+    assert "marked as interrupted\nthe same words: True" in printed(notebook, 6)
     assert "problems in the history: ()" in printed(notebook, 6)
     assert "I go on from there" in printed(notebook, 7)
     assert "What is this?" in printed(notebook, 8)
