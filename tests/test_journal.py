@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +124,13 @@ def opened(path: Path) -> Any:
         return read_back(store)
     finally:
         store.close()
+
+
+def _text_on_disk(kept: Kept) -> str:
+    found = kept.disk.read()
+    assert found
+    said = [json.loads(line).get("said", {}) for line in found[2]]
+    return "".join(event["delta"] for event in said if event.get("type") == "TEXT_BLOCK_DELTA")
 
 
 def decision(agent: Agent, **reasons: str | None) -> ev.UserConfirmResultEvent:
@@ -242,6 +250,22 @@ async def test_a_burst_of_tokens_is_few_lines_and_is_written_when_nothing_more_c
     kept.agent.interrupt()
     await replying
     assert kept.folded() == kept.agent.state
+
+
+async def test_text_is_on_the_disk_a_tenth_of_a_second_after_it_was_said(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "s")
+    words = [f"word{number} " for number in range(60)]
+    kept.agent.model = ScriptedModel([[say(words)]], tokens_per_second=100)
+    said: list[tuple[float, str]] = []
+    checked = 0
+    async for event in kept.agent.reply_stream("go"):
+        if isinstance(event, ev.TextBlockDeltaEvent):
+            now = time.monotonic()
+            old = [word for at, word in said if at <= now - 0.1]
+            checked += len(old)
+            said.append((now, event.delta))
+            assert _text_on_disk(kept).startswith("".join(old))
+    assert checked > 1000
 
 
 async def test_a_flush_that_the_loop_is_too_busy_for_comes_with_the_next_token(

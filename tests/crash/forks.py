@@ -31,14 +31,13 @@ def kill(folder: Path, case: Case) -> str:
             os._exit(1)
     end = time.monotonic() + (LONGEST if case.seconds is None else case.seconds)
     acks = folder / "acks.jsonl"
-    while time.monotonic() < end and os.waitpid(child, os.WNOHANG)[0] == 0:
+    while time.monotonic() < end:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return "in a write"
         if case.seconds is None and acks.exists() and b'"finished"' in acks.read_bytes()[-60:]:
             break
         time.sleep(min(0.01, max(0.0, end - time.monotonic())))
-    else:
-        if time.monotonic() < end:
-            return "in a write"
-    os.kill(child, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)  # it is not waited for yet, so this is nobody else's number
     os.waitpid(child, 0)
     return "at a moment"
 

@@ -47,7 +47,7 @@ class Case:
         chance = random.Random(seed)
         if seed % 2:
             return cls(seed, None, chance.randrange(1, 24_000))
-        return cls(seed, chance.uniform(0.0, 1.0), None)
+        return cls(seed, chance.uniform(0.0, 1.3), None)
 
 
 def append(path: Path, text: str) -> None:
