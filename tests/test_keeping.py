@@ -253,10 +253,14 @@ def test_a_decision_from_before_is_for_its_reply_only(tmp_path: Path) -> None:
     session._keeping.takes(decision)
     agent = agent_of(call("delete_rows", {"table": "u"}, "x"), "ok")
     again = Session.open(killed(tmp_path / "s"), agent)
-    new = until(again, "b", "paused", reset=True)
+    agent.load({})
+    agent.reply_sync("b")
+    assert [(call.id, call.input) for call in agent.state.waiting()] == [("x", '{"table": "u"}')]
+    new = until(again, None, "paused")
     assert executed == []
     new.deny()
     new.wait(5)
+    assert executed == []
 
 
 # -- one kernel at a time ---------------------------------------------------------------------------------------------
