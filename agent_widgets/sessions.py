@@ -72,6 +72,7 @@ class Session:
         self._queue: deque[tuple[Run, bool]] = deque()
         self._current: Run | None = None
         self._keeping: Keeping | None = None
+        self._is_closing = False
         self._left = threading.Event()
         with _registry_lock:
             if name in _sessions:
@@ -225,7 +226,7 @@ class Session:
         """
         place = Path(path).expanduser().resolve()
         for other in sessions():
-            if other.path == place and other.agent is agent:
+            if other.path == place and other.agent is agent and not other._is_closing:  # noqa: SLF001 - of this class
                 return other
             if other.path == place:
                 other.close()
@@ -253,6 +254,7 @@ class Session:
 
         A stored session does so when what runs has ended, and what waits for a decision goes on waiting in its folder.
         """
+        self._is_closing = True
         if self._keeping is None or self._loop.is_closed():
             self._leave()
             self._stop_all()
@@ -312,11 +314,12 @@ class Session:
     def _close_stored(self) -> None:
         """On the loop, where decisions are taken: what is paused here cannot begin before the folder is let go."""
         run = self.current
-        if run is None or run.status == "paused":
+        if run is not None and run.status == "paused" and self._keeping is not None:
+            self._keeping.close()  # that this run is stopped is not written: in the folder the reply goes on waiting
+        self._stop_all()
+        if run is None:
             self._leave()
-            self._stop_all()
         else:
-            self._stop_all()
             run.ended.add_done_callback(lambda _: self._leave())
 
     def _takes(self, event: Taken) -> None:

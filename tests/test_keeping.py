@@ -165,6 +165,20 @@ def test_a_new_agent_takes_over_what_waits_without_ending_it(tmp_path: Path) -> 
     assert (again.wait(5).text, executed) == ("done", ["t"])
 
 
+@pytest.mark.parametrize("turn", range(5))
+def test_a_session_that_is_closed_and_opened_at_once_waits_as_before(tmp_path: Path, turn: int) -> None:
+    agent = agent_of(call("delete_rows", {"table": "t"}), "done")
+    first = Session.open(tmp_path / "s", agent)
+    until(first, "a", "paused")
+    first.close()
+    session = Session.open(tmp_path / "s", agent)
+    assert session is not first
+    assert session.waits
+    again = until(session, None, "paused")
+    again.approve()
+    assert (again.wait(5).text, executed) == ("done", ["t"])
+
+
 # -- pauses and decisions after a restart -------------------------------------------------------------------------------
 
 

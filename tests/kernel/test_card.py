@@ -295,7 +295,7 @@ def test_after_a_kernel_was_killed_the_same_two_lines_bring_its_buttons_back_bef
 
 def _opens(front: Front, lines: str) -> str:
     """Run the lines once the killed kernel is gone, which frees its folder."""
-    end = time.monotonic() + 10
+    said, end = "", time.monotonic() + 10
     while time.monotonic() < end:
         said = front.run(
             f"try:\n    {lines.replace(chr(10), chr(10) + '    ')}\nexcept aw.SavedStateError as e:\n    print(e)\n"
