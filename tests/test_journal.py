@@ -293,6 +293,20 @@ async def test_a_log_begins_anew_when_it_has_outgrown_its_state(tmp_path: Path, 
     assert kept.folded() == kept.agent.state
 
 
+async def test_a_summary_survives(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "s", "one", [say("two"), wait(asyncio.Event())])
+    await kept.agent.reply("a")
+    replying = asyncio.create_task(kept.agent.reply("b"))
+    while "two" not in kept.agent.state.context[-1].text:
+        await asyncio.sleep(0)
+    kept.agent._memory.apply(ev.CustomEvent(name=ev.SUMMARY, value={"text": "they said one", "messages": 2, "blocks": 0}))
+    assert kept.agent.state.summary is not None
+    assert kept.after_crash()[0].summary == kept.agent.state.summary
+    kept.agent.interrupt()
+    await replying
+    assert kept.folded() == kept.agent.state
+
+
 async def test_a_rule_that_was_taken_back_does_not_come_back(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "s", *SCRIPT)
     await play(kept)
