@@ -1,10 +1,15 @@
-"""What an agent remembers: the messages of a conversation, and the fold of the reply that is open."""
+"""What an agent remembers: the messages of a conversation, and the fold of the reply that is open.
+
+Its law: every change is told to the recorder, if there is one, before anything can follow from it. So a stored session has
+on the disk what an agent acts on.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from agent_widgets import events as ev
 from agent_widgets.messages import Msg, PermissionRule, new_id
@@ -21,6 +26,26 @@ class _Held:
     summary: Summary | None = None
 
 
+class Recorder(Protocol):
+    """Is told of each change of a memory, in order. Any thread may tell it. It never raises."""
+
+    def asked(self, messages: tuple[Msg, ...]) -> None:
+        """These messages were added, and a reply was opened."""
+        ...
+
+    def said(self, event: ev.Event) -> None:
+        """An event was folded into the open reply."""
+        ...
+
+    def ruled(self, rules: tuple[PermissionRule, ...]) -> None:
+        """These are the rules from now on."""
+        ...
+
+    def replaced(self) -> None:
+        """Another state was loaded."""
+        ...
+
+
 class Memory:
     """What an agent remembers, always swapped in one step: a reader in another thread never sees half a change."""
 
@@ -29,6 +54,7 @@ class Memory:
         self._watchers: tuple[Callable[[], None], ...] = ()
         self._lock = threading.Lock()  # the loop writes while another thread may take back a rule
         self.session_id = new_id()
+        self.recorder: Recorder | None = None
 
     @property
     def state(self) -> AgentState:
@@ -46,14 +72,21 @@ class Memory:
 
     def load(self, state: AgentState) -> None:
         """Take over a state, repaired."""
-        state = state.repair()
+        self.restore(state.repair())
+        if self.recorder is not None:
+            self.recorder.replaced()
+
+    def restore(self, state: AgentState) -> None:
+        """Take over a state as it is: a reply that is open in it goes on with its next event."""
         self.session_id = state.session_id
+        before = self._held.rules
         if state.reply_id:
             opened = TranscriptBuilder(Transcript(message=state.context[-1], steps=state.cur_iter))
             held = _Held(state.context[:-1], opened, state.cur_iter, state.rules, state.summary)
         else:
             held = _Held(state.context, None, 0, state.rules, state.summary)
         self._swap(lambda _: held)
+        self._tell_watchers(before)
 
     @property
     def transcript(self) -> Transcript:
@@ -69,15 +102,13 @@ class Memory:
         """Add what was asked, and open a reply."""
         asked = tuple(messages)
         self._swap(lambda held: replace(held, done=(*held.done, *asked), open=TranscriptBuilder(), cur_iter=0))
-
-    def count_step(self) -> None:
-        """One more step of the open reply."""
-        self._swap(lambda held: replace(held, cur_iter=held.cur_iter + 1))
+        if self.recorder is not None:
+            self.recorder.asked(asked)
 
     def allow(self, rules: Iterable[PermissionRule]) -> None:
         """Remember rules that a person gave with an approval; one that is there already is kept once."""
         given = tuple(rules)
-        self._swap(lambda held: replace(held, rules=tuple(dict.fromkeys((*held.rules, *given)))))
+        self._rule(lambda held: tuple(dict.fromkeys((*held, *given))))
 
     @property
     def rules(self) -> tuple[PermissionRule, ...]:
@@ -95,16 +126,20 @@ class Memory:
 
     def forget(self, is_meant: Callable[[PermissionRule], bool]) -> int:
         """Take back the rules that are meant; gives how many there were. Any thread."""
-        before = self._swap(lambda held: replace(held, rules=tuple(rule for rule in held.rules if not is_meant(rule))))
-        return sum(map(is_meant, before.rules))
+        return sum(map(is_meant, self._rule(lambda held: tuple(rule for rule in held if not is_meant(rule)))))
 
     def apply(self, event: ev.Event) -> None:
-        """Fold one event into the open reply; ``REPLY_END`` closes it, a summary stands for older messages from now on."""
+        """Fold one event into the open reply.
+
+        ``MODEL_CALL_START`` may begin a step of it, ``REPLY_END`` closes it, a summary stands for older messages from now on.
+        """
         opened = self._held.open
         if opened is None:
             return
         opened.apply(event)
         match event:
+            case ev.ModelCallStartEvent() if event.begins_step:
+                self._swap(lambda held: replace(held, cur_iter=held.cur_iter + 1))
             case ev.ReplyEndEvent():
                 message = opened.freeze().message
                 self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0))
@@ -113,13 +148,25 @@ class Memory:
                 self._swap(lambda held: replace(held, summary=summary))
             case _:
                 pass
+        if self.recorder is not None:
+            self.recorder.said(event)
 
-    def _swap(self, change: Callable[[_Held], _Held]) -> _Held:
-        """Change what is held, in one step; gives what was held before."""
+    def _rule(self, change: Callable[[tuple[PermissionRule, ...]], tuple[PermissionRule, ...]]) -> tuple[PermissionRule, ...]:
+        """Change the rules, in one step; gives those before. They are told in the order in which they were changed."""
         with self._lock:
-            before = self._held
-            self._held = change(before)
-        if self._held.rules != before.rules:
+            before, rules = self._held.rules, change(self._held.rules)
+            self._held = replace(self._held, rules=rules)
+            if self.recorder is not None and rules != before:
+                self.recorder.ruled(rules)
+        self._tell_watchers(before)
+        return before
+
+    def _tell_watchers(self, before: tuple[PermissionRule, ...]) -> None:
+        if self._held.rules != before:
             for watcher in self._watchers:
                 watcher()
-        return before
+
+    def _swap(self, change: Callable[[_Held], _Held]) -> None:
+        """Change what is held, in one step."""
+        with self._lock:
+            self._held = change(self._held)
