@@ -12,11 +12,13 @@ from dataclasses import replace
 
 from agent_widgets import events as ev
 from agent_widgets import results
+from agent_widgets.execution import STILL_RUNNING, output_sink
 from agent_widgets.loops import together
 from agent_widgets.memory import Memory
 from agent_widgets.messages import JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock
+from agent_widgets.outcomes import failed, succeeded
 from agent_widgets.permissions import Verdict, suggested, told, verdict
-from agent_widgets.tools import STILL_RUNNING, Tool, failed, output_sink, succeeded
+from agent_widgets.tools import Tool
 
 TOOL_CLEAN_UP_SECONDS = 2.0
 """How long cancelled tools may take for their own clean-up before they are left behind."""

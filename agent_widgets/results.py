@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agent_widgets import events as ev
+from agent_widgets.execution import STILL_RUNNING_TEXT
 from agent_widgets.messages import Base64Source, DataBlock, JsonObject, TextBlock, ToolCallBlock, ToolResultState
 from agent_widgets.state import INTERRUPTED_TEXT
-from agent_widgets.tools import STILL_RUNNING_TEXT
 
 DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
 """What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""

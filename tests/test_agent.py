@@ -13,20 +13,21 @@ from typing import Any, cast
 
 import pytest
 
-from agent_widgets import acting, tools
+from agent_widgets import acting, execution
 from agent_widgets import events as ev
 from agent_widgets.agent import INTERRUPTION_TEXT, WAITING_TEXT, Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece
 from agent_widgets.budgets import Budget
 from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError, ModelError, NotWaitingError, SavedStateError
+from agent_widgets.execution import stop_requested
 from agent_widgets.loops import LoopThread
 from agent_widgets.messages import Msg, PermissionRule, TextBlock, ToolCallBlock, ToolResultBlock, UserMsg
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, think, wait
 from agent_widgets.results import DENIED_TEXT
 from agent_widgets.runs import Run
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
-from agent_widgets.tools import stop_requested, tool
+from agent_widgets.tools import tool
 from tests.validator import assert_valid
 
 done: list[str] = []
@@ -407,7 +408,7 @@ async def test_a_sync_tool_that_notices_the_stop_is_simply_interrupted() -> None
 async def test_a_sync_tool_that_does_not_notice_is_said_to_run_on_and_its_late_result_is_no_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(execution, "THREAD_GRACE_SECONDS", 0.01)
     begun, gate, late = threading.Event(), threading.Event(), threading.Event()
 
     @tool

@@ -11,20 +11,12 @@ from typing import Annotated, Any, Literal, cast
 import pydantic
 import pytest
 
-from agent_widgets import tools
+from agent_widgets import execution
 from agent_widgets.errors import InputError, ToolDefinitionError
+from agent_widgets.execution import STILL_RUNNING, stop_requested
 from agent_widgets.messages import Base64Source, DataBlock, TextBlock
-from agent_widgets.tools import (
-    MAX_OUTPUT_CHARACTERS,
-    STILL_RUNNING,
-    Tool,
-    ToolOutcome,
-    by_name,
-    failed,
-    stop_requested,
-    succeeded,
-    tool,
-)
+from agent_widgets.outcomes import MAX_OUTPUT_CHARACTERS, ToolOutcome, failed, succeeded
+from agent_widgets.tools import Tool, by_name, tool
 
 
 @tool
@@ -296,11 +288,11 @@ async def test_a_result_that_cannot_even_be_printed_is_a_failure_of_the_tool() -
 
 
 async def test_a_sync_tool_runs_in_a_thread_with_the_context_of_the_caller() -> None:
-    tools.output_sink.set(print_nothing)
+    execution.output_sink.set(print_nothing)
 
     def where() -> list[bool]:
         """Say where this runs."""
-        return [threading.current_thread() is threading.main_thread(), tools.output_sink.get() is print_nothing]
+        return [threading.current_thread() is threading.main_thread(), execution.output_sink.get() is print_nothing]
 
     assert await done(where) == ("success", "[false,true]")
 
@@ -388,7 +380,7 @@ async def test_a_cancelled_sync_tool_that_asks_is_told_and_ends() -> None:
 
 
 async def test_a_cancelled_sync_tool_that_does_not_ask_is_said_to_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(execution, "THREAD_GRACE_SECONDS", 0.01)
     begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
 
     def deaf() -> None:
@@ -444,7 +436,7 @@ async def test_a_sync_tool_whose_thread_has_not_begun_is_stopped_at_once_and_nev
         handed_over.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(tools.anyio.to_thread, "run_sync", hand_over)
+    monkeypatch.setattr(execution.anyio.to_thread, "run_sync", hand_over)
 
     def work() -> None:
         """Do the work."""
@@ -454,7 +446,7 @@ async def test_a_sync_tool_whose_thread_has_not_begun_is_stopped_at_once_and_nev
     await handed_over.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
-        await asyncio.wait_for(task, tools.THREAD_GRACE_SECONDS / 2)
+        await asyncio.wait_for(task, execution.THREAD_GRACE_SECONDS / 2)
     assert STILL_RUNNING not in cancelled.value.args
     thread[0]()  # it comes to it now
     assert ran == []
@@ -551,7 +543,7 @@ async def test_what_a_tool_gives_or_raises_after_its_timeout_is_told_and_is_no_s
 
 
 async def test_an_async_tool_that_does_not_end_is_left_behind_and_said_to_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "TIMEOUT_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(execution, "TIMEOUT_GRACE_SECONDS", 0.01)
     gate, ended = asyncio.Event(), asyncio.Event()
 
     async def deaf() -> None:
@@ -572,7 +564,7 @@ async def test_an_async_tool_that_does_not_end_is_left_behind_and_said_to_run_on
 
 
 async def test_a_sync_tool_that_exceeds_its_timeout_is_asked_and_else_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(execution, "THREAD_GRACE_SECONDS", 0.01)
     gate, ended = threading.Event(), threading.Event()
 
     def deaf() -> None:
@@ -584,7 +576,7 @@ async def test_a_sync_tool_that_exceeds_its_timeout_is_asked_and_else_left_behin
     assert outcome.metadata == {"still_running": True}
     gate.set()
     assert await asyncio.to_thread(ended.wait, 5)
-    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 5)
+    monkeypatch.setattr(execution, "THREAD_GRACE_SECONDS", 5)
 
     def hears() -> None:
         """Wait until told."""
@@ -597,7 +589,7 @@ async def test_a_sync_tool_that_exceeds_its_timeout_is_asked_and_else_left_behin
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_a_stop_of_a_tool_with_a_timeout_is_the_stop_it_was(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(execution, "THREAD_GRACE_SECONDS", 0.01)
     begun, gate = threading.Event(), threading.Event()
 
     async def slow() -> None:

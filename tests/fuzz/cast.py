@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece, ToolCallPiece
+from agent_widgets.execution import output_sink, stop_requested
 from agent_widgets.models.scripted import Item, ScriptedModel, say
-from agent_widgets.tools import Tool, output_sink, stop_requested, tool
+from agent_widgets.tools import Tool, tool
 from tests.fuzz.clock import VirtualLoop
 from tests.fuzz.stories import Story
 from tests.validator import faults
