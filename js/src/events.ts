@@ -10,6 +10,8 @@ export const TOOL_OUTPUT = "tool_output";
 
 export const NOTICE = "notice";
 
+export const LATE_RESULT = "late_result";
+
 export interface PermissionRule {
   readonly tool_name: string;
   readonly rule_content?: string;

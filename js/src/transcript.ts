@@ -16,7 +16,7 @@ import type {
   ToolResultDataDeltaEvent,
   Transcript,
 } from "./events";
-import { NOTICE, TOOL_OUTPUT } from "./events";
+import { LATE_RESULT, NOTICE, TOOL_OUTPUT } from "./events";
 import { textOf } from "./wire";
 
 const EMPTY: Transcript = {
@@ -271,9 +271,11 @@ export class TranscriptBuilder {
 
   #custom(name: string, value: JsonObject): void {
     if (name === TOOL_OUTPUT) {
-      this.#output(value);
-    } else if (name === NOTICE && typeof value["text"] === "string") {
-      this.#base = { ...this.#base, notices: [...this.#base.notices, value["text"]] };
+      return this.#output(value);
+    }
+    const notice = name === NOTICE ? value["text"] : name === LATE_RESULT ? lateNotice(value) : undefined;
+    if (typeof notice === "string") {
+      this.#base = { ...this.#base, notices: [...this.#base.notices, notice] };
     }
   }
 
@@ -295,6 +297,14 @@ export class TranscriptBuilder {
       this.#outputs.push({ call_id, name, text });
     }
   }
+}
+
+function lateNotice({ name, state, text }: JsonObject): string | undefined {
+  if (typeof name !== "string" || typeof state !== "string" || typeof text !== "string") {
+    return;
+  }
+  const ended = state === "error" ? "has failed" : "has ended";
+  return `${name}, which was left behind, ${ended} after all${text ? ": " : ""}${text} (not part of the conversation)`;
 }
 
 function key(kind: Kind, id: string): string {
