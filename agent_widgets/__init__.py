@@ -5,9 +5,11 @@ The rooms, from the bottom up; a module imports only from those before it::
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
     backends, budgets, loops, decisions, waiting                   the protocols,
     inbox, runs, reading                                           and one reply being carried out
-    schemas, outcomes, execution, tools                            functions as tools, and how they run
+    schemas, outcomes, threads, isolated, processes, execution,    functions as tools,
+    tools                                                          and how they run
     permissions, cuts, compression, models/                        our own agent: its other parts
-    memory, results, answers, acting, shortening, reasoning, agent and its loop
+    memory, results, calling, answers, acting, shortening,         and its loop
+    reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■
@@ -45,7 +47,6 @@ from agent_widgets.events import (
     UserConfirmResultEvent,
     UserInterruptEvent,
 )
-from agent_widgets.execution import stop_requested
 from agent_widgets.magics import load_ipython_extension, unload_ipython_extension
 from agent_widgets.messages import (
     AssistantMsg,
@@ -63,6 +64,7 @@ from agent_widgets.messages import (
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session, sessions
 from agent_widgets.state import AgentState, Summary
+from agent_widgets.threads import stop_requested
 from agent_widgets.tools import Tool, tool
 
 __version__ = "0.1.0"

@@ -1,22 +1,20 @@
-"""What becomes of the calls that a model asked for: refused, asked about, handed out, or run side by side.
+"""What becomes of the calls that a model asked for: refused, asked about, handed out, or run.
 
-A result is begun before its tool is, and every begun result is ended here, unless it is handed out. A stop says what is
-known of each tool, and goes on up.
+They run side by side; a sequential one runs alone. One that a stop has kept from beginning never begins.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from agent_widgets import events as ev
 from agent_widgets import results
-from agent_widgets.execution import STILL_RUNNING, output_sink
+from agent_widgets.calling import Calling
 from agent_widgets.loops import together
 from agent_widgets.memory import Memory
-from agent_widgets.messages import JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock
-from agent_widgets.outcomes import failed, succeeded
+from agent_widgets.messages import PermissionRule, ToolCallBlock, ToolResultBlock
+from agent_widgets.outcomes import succeeded
 from agent_widgets.permissions import Verdict, suggested, told, verdict
 from agent_widgets.tools import Tool
 
@@ -35,6 +33,7 @@ class Acting:
         tools: dict[str, Tool],
         permissions: tuple[PermissionRule, ...],
         say: Callable[..., None],
+        say_late: Callable[[ev.CustomEvent], None],
         give_way: Callable[[], None],
     ) -> None:
         """Prepare to act.
@@ -45,6 +44,7 @@ class Acting:
             tools: By name.
             permissions: The agent's own rules; those of the state are looked up for each call.
             say: Remembers events, then emits them.
+            say_late: Takes a late result, at any time; any thread.
             give_way: Raises a stop that no await has met yet: nothing may begin after it.
         """
         self._reply_id = reply_id
@@ -52,6 +52,7 @@ class Acting:
         self._tools = tools
         self._permissions = permissions
         self._say = say
+        self._say_late = say_late
         self._give_way = give_way
 
     async def begin(self, calls: Sequence[ToolCallBlock]) -> None:
@@ -76,7 +77,9 @@ class Acting:
                 self._say(*results.denied(self._reply_id, result.tool_call, result.reason))
             elif result.rules:
                 self._memory.allow(result.rules)
+        asked = [block.id for block in self._memory.transcript.message.content if isinstance(block, ToolCallBlock)]
         approved = [result.tool_call for result in decisions.confirm_results if result.confirmed]
+        approved.sort(key=lambda call: asked.index(call.id))  # they run in the model's order, not in the clicks'
         verdicts = self._judged(approved)
         await self._execute([call for call in approved if verdicts[call.id][0] != "deny"])
 
@@ -116,35 +119,24 @@ class Acting:
         return tool is not None and tool.external and tool.misfit(call.input) is None
 
     async def _run(self, calls: Sequence[ToolCallBlock]) -> None:
-        await together(
-            {call.id: self._call(call) for call in calls},
-            patience=TOOL_CLEAN_UP_SECONDS,
-            left_behind=lambda call_id: self._say(*results.interrupted(self._reply_id, call_id, still_running=True)),
-        )
+        """In the order in which they were asked for: neighbours side by side, a sequential one alone."""
+        for group in self._groups(calls):
+            callings = {call.id: Calling(self._reply_id, call, say=self._say, say_late=self._say_late) for call in group}
+            known = ", ".join(self._tools)
+            await together(
+                {call.id: callings[call.id].carry(self._tools.get(call.name), known, self._give_way) for call in group},
+                patience=TOOL_CLEAN_UP_SECONDS,
+                left_behind=lambda call_id, callings=callings: callings[call_id].leave_behind(),
+            )
 
-    async def _call(self, call: ToolCallBlock) -> None:
-        """Run one tool. A stop says what is known of it, and goes on up."""
-        self._say(results.started(self._reply_id, call))
-        tool = self._tools.get(call.name)
-        if tool is None:
-            outcome = failed(f"There is no tool called {call.name!r}. There are: {', '.join(self._tools) or 'none'}.")
-        else:
-            output_sink.set(self._sink_for(call.id))
-            try:
-                self._give_way()
-                outcome = await tool.execute(call.input)
-            except asyncio.CancelledError as error:
-                self._say(*results.interrupted(self._reply_id, call.id, still_running=STILL_RUNNING in error.args))
-                raise
-        self._say(*results.given(self._reply_id, call.id, outcome.state, outcome.content, outcome.metadata))
-
-    def _sink_for(self, call_id: str) -> Callable[[str, JsonObject], None]:
-        """Takes what the tool prints, from any thread."""
-        loop = asyncio.get_running_loop()
-
-        def sink(name: str, value: JsonObject) -> None:
-            event = ev.CustomEvent(name=ev.TOOL_OUTPUT, value={"call_id": call_id, "name": name, **value})
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._say, event)
-
-        return sink
+    def _groups(self, calls: Sequence[ToolCallBlock]) -> Iterator[list[ToolCallBlock]]:
+        beside: list[ToolCallBlock] = []
+        for call in calls:
+            tool = self._tools.get(call.name)
+            if tool is None or not tool.sequential:
+                beside.append(call)
+                continue
+            yield beside
+            yield [call]
+            beside = []
+        yield beside

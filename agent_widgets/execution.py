@@ -1,35 +1,36 @@
-"""How a tool is executed, and how its printing finds its card.
+"""How a tool is executed: on the loop, in a thread, or in a process; at once, or piece by piece.
 
-An async function runs on the run's loop and is cancelled there; a sync one runs in a worker thread, which nobody can kill:
-it may ask ``stop_requested()``. Whatever a function raises is an outcome; only a cancel from outside goes on up.
+An async function runs on the run's loop and is cancelled there; a sync one runs in a worker thread (``threads``), or in a process
+of its own (``processes``). What a generator yields is told at once. Whatever a function raises is an outcome; only a cancel from
+outside goes on up.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import contextlib
 import contextvars
 import inspect
-import traceback
-from collections.abc import Awaitable, Callable
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import anyio.to_thread
-
+from agent_widgets.events import Event
 from agent_widgets.loops import within
-from agent_widgets.messages import JsonObject
-from agent_widgets.outcomes import ToolOutcome, failed, succeeded, text_of
-
-THREAD_GRACE_SECONDS = 0.2
-"""How long a stopped sync tool may take to notice, before its result says that it still runs."""
+from agent_widgets.messages import DataBlock, JsonObject, TextBlock
+from agent_widgets.outcomes import RAISED_BY_TOOLS, Pieces, ToolOutcome, failed, failed_with, succeeded
+from agent_widgets.processes import KILL_SECONDS, in_process
+from agent_widgets.threads import StopSignal, in_thread, stopping
 
 TIMEOUT_GRACE_SECONDS = 2.0
 """How long a tool that has exceeded its timeout may take for its clean-up, before it is left behind."""
 
-STILL_RUNNING_TEXT = "It could not be ended and is still running: its effects may still happen."
+CLOSE_SECONDS = 1.0
+"""How long the ``finally`` of a stopped async generator may take."""
 
-STILL_RUNNING = "the tool's thread is still running"
-"""Carried by the ``CancelledError`` of a sync tool that did not notice the stop."""
+STILL_RUNNING_TEXT = "It could not be ended and is still running: its effects may still happen."
 
 Sink = Callable[[str, JsonObject], None]
 """Takes what a tool prints (``"stdout"`` or ``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``).
@@ -39,108 +40,138 @@ output_sink: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("agent
 """Where this tool's printing goes. A context variable: worker threads that copy their context inherit it."""
 
 
-class _StopSignal:
-    """Whether a tool is to stop, whether it has noticed, and whether its thread was left behind."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlet:
+    """Where an execution says what happens. Called on the loop.
 
-    def __init__(self) -> None:
-        self.is_set = self.noticed = self.left_behind = False
-
-
-_stopping: contextvars.ContextVar[_StopSignal | None] = contextvars.ContextVar("agent_widgets_stopping", default=None)
-
-
-def stop_requested() -> bool:
-    """Whether the run that this tool works for is being stopped. Ask it in the loop of a long sync tool, and return.
-
-    A tool that was told so has an interrupted result, whatever it returns.
+    Attributes:
+        emit: Takes each piece of the result when it is there, and any event that belongs into the run's log.
+        late: Takes what an execution gives that was left behind; called in its thread if the loop has been closed.
     """
-    signal = _stopping.get()
-    if signal is None or not signal.is_set:
-        return False
-    signal.noticed = True
-    return True
+
+    emit: Callable[[TextBlock | DataBlock | Event], None]
+    late: Callable[[ToolOutcome], None]
 
 
 class Execution:
     """One execution of a function with its arguments."""
 
-    def __init__(self, name: str, function: Callable[..., Any], given: dict[str, Any]) -> None:
+    def __init__(
+        self, name: str, function: Callable[..., Any], given: dict[str, Any], outlet: Outlet, *, isolated: bool = False
+    ) -> None:
         self._name = name
         self._function = function
         self._given = given
-        self._stopping = _StopSignal()
+        self._outlet = outlet
+        self._isolated = isolated
+        self._stop = StopSignal(KILL_SECONDS if isolated else None)
+        self._loop = asyncio.get_running_loop()
 
-    async def perform(self, limit: float | None = None) -> ToolOutcome:
-        """Run it, for at most ``limit`` seconds. A failure is an outcome, not an exception; a cancel is raised."""
-        _stopping.set(self._stopping)
+    async def perform(self) -> ToolOutcome:
+        """Run it. A failure is an outcome, not an exception; a cancel is raised."""
+        stopping.set(self._stop)
+        task = asyncio.current_task()
+        cancels = task.cancelling() if task else 0
         try:
-            if limit is None:
-                return succeeded(await self._call())
-            return await self._call_within(limit)
-        except asyncio.CancelledError:  # noqa: ASYNC103 - a tool's own, when nobody has cancelled this task
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            return await self._carry()
+        except RAISED_BY_TOOLS as error:  # noqa: ASYNC103 - a tool's own cancel, when nobody has cancelled this task
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > cancels:
                 raise
-            return failed(f"{self._name} was cancelled from inside.")  # noqa: ASYNC104
-        # Whatever a tool raises is a result that the model reads; exit() would end the loop.
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            return failed(f"{type(error).__name__}: {error}", traceback="".join(traceback.format_exception(error)))
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise  # Ctrl-C: it is not the tool's
+            return failed_with(error, self._name)  # noqa: ASYNC104
 
-    async def _call(self) -> object:
-        if inspect.iscoroutinefunction(self._function):
-            return await cast("Callable[..., Awaitable[object]]", self._function)(**self._given)
-        result = await _in_thread(lambda: self._function(**self._given), self._stopping)
-        return await result if inspect.isawaitable(result) else result  # a wrapper around an async function
-
-    async def _call_within(self, seconds: float) -> ToolOutcome:
-        task, late = await within(self._call(), seconds=seconds, patience=TIMEOUT_GRACE_SECONDS)
+    async def perform_within(self, seconds: float) -> ToolOutcome:
+        """The same, for at most ``seconds``."""
+        task, late = await within(self.perform(), seconds=seconds, patience=TIMEOUT_GRACE_SECONDS)
         if not late:
-            return succeeded(task.result())
+            return task.result()
         text = f"{self._name} exceeded its timeout of {seconds:g} s."
-        if self._stopping.left_behind or not task.done():
+        if not task.done():
+            task.add_done_callback(lambda done: None if done.cancelled() else self._late(done.result()))
+        if self._stop.left_behind or not task.done():
             return failed(f"{text} {STILL_RUNNING_TEXT}", still_running=True)
         if task.cancelled():
             return failed(text)
-        if error := task.exception():
-            return failed(f"{text} It ended with {type(error).__name__}: {error}")
-        return failed(f"{text} It gave, too late: {text_of(task.result())}")  # what it did is done: the model is to know
+        outcome = task.result()  # what it did is done: the model is to know
+        if outcome.state == "error":
+            return failed(f"{text} It ended with {outcome.text}", **outcome.metadata)
+        return failed(f"{text} It gave, too late: {outcome.text}")
 
+    async def _carry(self) -> ToolOutcome:
+        if self._isolated:
+            return await in_thread(self._in_process, self._stop, self._late)
+        if inspect.iscoroutinefunction(self._function):
+            result = await cast("Callable[..., Awaitable[object]]", self._function)(**self._given)
+        elif inspect.isasyncgenfunction(self._function):
+            result: object = self._function(**self._given)
+        else:
+            result = await in_thread(self._in_thread, self._stop, self._late)
+        if inspect.isawaitable(result):  # a wrapper around an async function
+            result = await result
+        if inspect.isasyncgen(result):
+            return await self._stream(result)
+        return result if isinstance(result, ToolOutcome) else succeeded(result)
 
-async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> object:
-    """Run in a worker thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed.
-
-    A thread that ends in that moment without having noticed has done its work: its result is kept. One that had not begun
-    never does.
-    """
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    result: concurrent.futures.Future[object] = concurrent.futures.Future()
-
-    def work() -> object:
-        if not result.set_running_or_notify_cancel():
-            return None
+    async def _stream(self, source: AsyncGenerator[object, Any]) -> ToolOutcome:
+        """Tell what it yields. One that swallows its cancel is closed at its next piece."""
+        pieces = Pieces(self._outlet.emit)
+        task = asyncio.current_task()
+        cancels = task.cancelling() if task else 0
         try:
-            result.set_result(call())
-        except BaseException as error:
-            result.set_exception(error)
-            raise
+            async for piece in source:
+                pieces.add(piece)
+                await asyncio.sleep(0)  # one that never waits must not hold the loop
+                if task is not None and task.cancelling() > cancels:
+                    raise asyncio.CancelledError
+            return pieces.outcome()
         finally:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(ended.set)
-        return result.result()
+            pieces.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await source.aclose()
 
-    try:
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
-    except asyncio.CancelledError:  # noqa: ASYNC103 - who stopped this run was cancelled too: it ends, and loses no result
-        stopping.is_set = True
-        if result.cancel():  # the thread had not come to it
-            raise
+    # -- in a worker thread -------------------------------------------------------------------------------------
+
+    def _in_thread(self) -> object:
+        """Call it. Only what is to be awaited is given as it is."""
         try:
-            async with asyncio.timeout(THREAD_GRACE_SECONDS):
-                await ended.wait()
-        except TimeoutError:
-            if not result.done():  # it may have ended in the very moment in which the time was over
-                stopping.left_behind = True
-                raise asyncio.CancelledError(STILL_RUNNING) from None  # noqa: ASYNC104 - the same cancel, with what is known now
-        if stopping.noticed:
-            raise
-        return result.result()  # noqa: ASYNC104
+            result = self._function(**self._given)
+            if inspect.isgenerator(result):
+                return self._drain(cast("Generator[object, None, object]", result))
+            return result if inspect.isawaitable(result) or inspect.isasyncgen(result) else succeeded(result)
+        except RAISED_BY_TOOLS as error:
+            return failed_with(error, self._name)
+
+    def _drain(self, source: Generator[object, None, object]) -> ToolOutcome:
+        """Tell what it yields. A stop closes it at its next piece."""
+        pieces = Pieces(self._emit)
+        with contextlib.closing(pieces), contextlib.closing(source):
+            while True:
+                try:
+                    piece = next(source)
+                except StopIteration as end:
+                    return pieces.outcome(end.value)
+                pieces.add(piece)
+                if self._stop.is_set:
+                    self._stop.noticed = True
+                    return pieces.outcome()
+
+    def _in_process(self) -> ToolOutcome:
+        sink = output_sink.get()
+
+        def printed(kind: str, text: str) -> None:
+            _ = getattr(sys, kind).write(text) if sink is None else sink(kind, {"text": text})
+
+        return in_process(self._name, self._function, self._given, pieces=Pieces(self._emit), printed=printed, stop=self._stop)
+
+    def _emit(self, piece: TextBlock | DataBlock) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody listens
+            self._loop.call_soon_threadsafe(self._outlet.emit, piece)
+
+    def _late(self, result: object) -> None:
+        """What came after it was left behind. Who has noticed the stop was interrupted, whatever he gives."""
+        if inspect.iscoroutine(result):
+            result.close()
+        outcome = result if isinstance(result, ToolOutcome) else ToolOutcome(state="interrupted", content=())
+        self._outlet.late(replace(outcome, state="interrupted") if self._stop.noticed else outcome)

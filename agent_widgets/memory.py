@@ -24,6 +24,7 @@ class _Held:
     cur_iter: int = 0
     rules: tuple[PermissionRule, ...] = ()
     summary: Summary | None = None
+    late: tuple[ev.CustomEvent, ...] = ()
 
 
 class Recorder(Protocol):
@@ -127,6 +128,14 @@ class Memory:
     def forget(self, is_meant: Callable[[PermissionRule], bool]) -> int:
         """Take back the rules that are meant; gives how many there were. Any thread."""
         return sum(map(is_meant, self._rule(lambda held: tuple(rule for rule in held if not is_meant(rule)))))
+
+    def keep_late(self, event: ev.CustomEvent) -> None:
+        """A late result for which there is no reply now. Any thread; it is not part of the state."""
+        self._swap(lambda held: replace(held, late=(*held.late, event)))
+
+    def take_late(self) -> tuple[ev.CustomEvent, ...]:
+        """The late results that nobody has been told."""
+        return self._swap(lambda held: replace(held, late=())).late
 
     def apply(self, event: ev.Event) -> None:
         """Fold one event into the open reply.

@@ -140,6 +140,7 @@ class ReplyLoop:
             tools=self._tools,
             permissions=self._permissions,
             say=self._say,
+            say_late=self._say_late,
             give_way=self._give_way,
         )
 
@@ -150,6 +151,7 @@ class ReplyLoop:
 
     async def _steps(self) -> None:
         while self._memory.steps < self._max_steps:
+            self._say(*self._memory.take_late())
             self._take_notes()
             calls = await self._reason()
             if calls is None:
@@ -280,6 +282,13 @@ class ReplyLoop:
             if not self._over:
                 self._memory.apply(event)
                 self._emit(event)
+
+    def _say_late(self, event: ev.CustomEvent) -> None:
+        """Tell a late result, or keep it for the next step, which may be another reply's: nothing comes after an end."""
+        if self._over:
+            self._memory.keep_late(event)
+        else:
+            self._say(event)
 
     def _close(self, reason: FinishedReason, error: ErrorInfo | None = None, metadata: JsonObject | None = None) -> None:
         """End what is open, then the reply; nothing if no reply is open."""

@@ -10,15 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, overload
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import pydantic
 
 from agent_widgets.backends import ToolSpec
 from agent_widgets.errors import InputError, ToolDefinitionError
-from agent_widgets.execution import Execution
+from agent_widgets.execution import Execution, Outlet
 from agent_widgets.outcomes import ToolOutcome, failed
-from agent_widgets.schemas import arguments_of, faults
+from agent_widgets.schemas import arguments_of, faults, plain_function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,8 @@ class Tool:
     confirm: bool = False
     external: bool = False
     timeout: float | None = None
+    isolate: Literal["process"] | None = None
+    sequential: bool = False
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - whatever the function gives
         """Call the function itself, as if it were no tool."""
@@ -57,21 +59,33 @@ class Tool:
         except pydantic.ValidationError as error:
             return failed(f"The arguments do not fit {self.name}: {faults(error)}")
 
-    async def execute(self, arguments: str) -> ToolOutcome:
-        """Run it with ``arguments``, JSON text. A failure is an outcome, not an exception; a cancel is raised."""
+    async def execute(self, arguments: str, outlet: Outlet) -> ToolOutcome:
+        """Run it with ``arguments``, JSON text. A failure is an outcome, not an exception; a cancel is raised.
+
+        ``outlet`` is told the pieces of a result that is streamed; the outcome holds what comes after them.
+        """
         values = self._read(arguments)
         if isinstance(values, ToolOutcome):
             return values
         given = {name: getattr(values, name) for name in type(values).model_fields}
-        return await Execution(self.name, self.function, given).perform(self.timeout)
+        execution = Execution(self.name, self.function, given, outlet, isolated=self.isolate == "process")
+        return await (execution.perform() if self.timeout is None else execution.perform_within(self.timeout))
+
+
+class Options(TypedDict, total=False):
+    """What ``@tool`` may be told beside the name; see there."""
+
+    confirm: bool
+    external: bool
+    timeout: float | None
+    isolate: Literal["process"] | None
+    sequential: bool
 
 
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
-def tool(
-    *, name: str | None = None, confirm: bool = False, external: bool = False, timeout: float | None = None
-) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(*, name: str | None = None, **options: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -80,8 +94,13 @@ def tool(
     confirm: bool = False,
     external: bool = False,
     timeout: float | None = None,
+    isolate: Literal["process"] | None = None,
+    sequential: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool. Its signature is the schema, its docstring tells the model when and how to use it.
+
+    A generator, async or sync, streams: the person sees each piece (text, a ``TextBlock``, a ``DataBlock``) when it is yielded,
+    and the model reads them joined. A stop closes it, so its ``finally`` runs, and what it has yielded is kept.
 
     Args:
         function: Async (cancelled on Stop) or sync (run in a thread; see ``stop_requested``).
@@ -90,15 +109,21 @@ def tool(
         external: It is done elsewhere: the function has no body, and its signature is the schema. A call pauses the reply until
             ``run.answer(call_id, result)`` or an ``ExternalExecutionResultEvent`` brings the result.
         timeout: Seconds after which a call is ended with the state "error": an async function is cancelled, a thread is asked
-            (``stop_requested``) and else left behind (``still_running``). ``None``: no limit.
+            (``stop_requested``) and else left behind (``still_running``), a process is killed. ``None``: no limit.
+        isolate: "process": each call of a sync function runs in a new process, which a stop, a timeout and a deadline kill, with
+            all that it has started. What the function refers to is copied, so it changes nothing in the kernel; arguments and
+            result are pickled. What it prints is shown, what it displays is not. It cannot ask ``stop_requested``.
+        sequential: Its calls never run beside another call of the same answer: they wait for the calls before them, and those
+            after them wait.
 
     Raises:
-        ToolDefinitionError: a parameter without an annotation, ``*args``, a docstring that says nothing, or a timeout that
-            cannot work.
+        ToolDefinitionError: a parameter without an annotation, ``*args``, a docstring that says nothing, or options that cannot
+            work.
     """
+    options = Options(confirm=confirm, external=external, timeout=timeout, isolate=isolate, sequential=sequential)
     if function is None:
-        return partial(_made, name=name, confirm=confirm, external=external, timeout=timeout)
-    return _made(function, name, confirm=confirm, external=external, timeout=timeout)
+        return partial(_made, name=name, **options)
+    return _made(function, name, **options)
 
 
 def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
@@ -120,40 +145,38 @@ def by_name(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     return found
 
 
-def _made(
-    function: Callable[..., Any],
-    name: str | None = None,
-    *,
-    confirm: bool = False,
-    external: bool = False,
-    timeout: float | None = None,
-) -> Tool:
-    tool_name = name or getattr(function, "__name__", type(function).__name__)
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise ToolDefinitionError(tool_name, "it yields, and a tool gives one result. Gather the parts and return them.")
-    _check_timeout(timeout, tool_name, external=external)
-    description = inspect.getdoc(function) or ""
+def _made(function: Callable[..., Any], name: str | None = None, **options: Unpack[Options]) -> Tool:
+    inner = plain_function(function)
+    tool_name = name or getattr(function, "__name__", None) or getattr(inner, "__name__", None) or type(function).__name__
+    if tool_name == "__call__":
+        tool_name = type(function).__name__
+    _check(options, inner, tool_name)
+    description = inspect.getdoc(inner) or inspect.getdoc(function) or ""
     if len(description.split()) < 2:  # noqa: PLR2004 - one word tells a model nothing
         raise ToolDefinitionError(
             tool_name,
             "its docstring says nothing, so a model cannot know when to use it. "
             "Write one sentence: what it does, and what it gives back.",
         )
-    return Tool(
-        name=tool_name,
-        description=description,
-        function=function,
-        arguments=arguments_of(function, tool_name),
-        confirm=confirm,
-        external=external,
-        timeout=timeout,
-    )
+    arguments = arguments_of(function, tool_name)
+    return Tool(name=tool_name, description=description, function=function, arguments=arguments, **options)
 
 
-def _check_timeout(timeout: object, tool_name: str, *, external: bool) -> None:
-    if timeout is None:
-        return
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
-        raise ToolDefinitionError(tool_name, f"its timeout is {timeout!r}; it must be a number of seconds above 0.")
-    if external:
-        raise ToolDefinitionError(tool_name, "it is external, so a timeout could end nothing. Give the run a deadline.")
+def _check(options: Options, function: Callable[..., Any], tool_name: str) -> None:
+    timeout: Any = options.get("timeout")
+    isolate: Any = options.get("isolate")
+    if timeout is not None:
+        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if not is_number or not 0 < timeout < math.inf:
+            raise ToolDefinitionError(tool_name, f"its timeout is {timeout!r}; it must be a number of seconds above 0.")
+    if isolate not in (None, "process"):
+        raise ToolDefinitionError(tool_name, f"isolate is {isolate!r}; it must be 'process' or None.")
+    if isolate and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)):
+        raise ToolDefinitionError(
+            tool_name, "it is async, which a stop cancels where it is; isolate='process' is for a sync function. Write  def."
+        )
+    if options.get("external") and (timeout is not None or isolate or options.get("sequential")):
+        raise ToolDefinitionError(
+            tool_name,
+            "it is external: nothing runs here, so timeout, isolate and sequential have no effect. Give the run a deadline.",
+        )
