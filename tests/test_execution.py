@@ -395,7 +395,7 @@ async def test_a_tool_that_was_left_behind_by_its_timeout_is_heard_when_it_ends(
                 continue  # noqa: ASYNC104
         return 5
 
-    outcome = await tool(timeout=0.01)(deaf if sync else stubborn).execute("{}", heard.outlet)
+    outcome = await tool(timeout=0.3)(deaf if sync else stubborn).execute("{}", heard.outlet)  # long enough to begin
     assert outcome.metadata == {"still_running": True}
     gate.set()
     await heard.until(lambda: bool(heard.late))
