@@ -175,7 +175,9 @@ class Memory:
             for watcher in self._watchers:
                 watcher()
 
-    def _swap(self, change: Callable[[_Held], _Held]) -> None:
-        """Change what is held, in one step."""
+    def _swap(self, change: Callable[[_Held], _Held]) -> _Held:
+        """Change what is held, in one step; gives what was held before."""
         with self._lock:
-            self._held = change(self._held)
+            before = self._held
+            self._held = change(before)
+            return before
