@@ -135,7 +135,10 @@ class Memory:
 
     def take_late(self) -> tuple[ev.CustomEvent, ...]:
         """The late results that nobody has been told."""
-        return self._swap(lambda held: replace(held, late=())).late
+        with self._lock:
+            late = self._held.late
+            self._held = replace(self._held, late=())
+        return late
 
     def apply(self, event: ev.Event) -> None:
         """Fold one event into the open reply.
