@@ -5,7 +5,7 @@ The rooms, from the bottom up; a module imports only from those before it::
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
     backends, budgets, loops, decisions, waiting, runs             the protocols, and one reply being carried out
     schemas, tools, permissions, models/, memory                   our own agent: its parts
-    results, answers, acting, reasoning, agent                     and its loop
+    results, subagents, answers, acting, reasoning, agent          and its loop
     adapters/                                                      other people's agents
     pacing, store, sessions                                        when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■

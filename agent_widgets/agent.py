@@ -18,7 +18,7 @@ from agent_widgets.backends import Emit, Inputs, Model
 from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
-from agent_widgets.loops import LoopThread
+from agent_widgets.loops import LastStep, LoopThread
 from agent_widgets.memory import Memory
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock
 from agent_widgets.models import resolve
@@ -26,6 +26,7 @@ from agent_widgets.permissions import checked
 from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.runs import Listener, Run, current_run
 from agent_widgets.state import AgentState
+from agent_widgets.subagents import Caller, agent_tool
 from agent_widgets.tools import Tool, by_name
 from agent_widgets.transcript import Transcript
 from agent_widgets.waiting import CLEAN_UP_SECONDS
@@ -98,7 +99,7 @@ class Agent:
         self._memory = Memory()
         self._claim = threading.Lock()
         self._run: Run | None = None
-        self._last_step = asyncio.Event()
+        self._last_step = LastStep()
         if state is not None:
             self._memory.load(state)
 
@@ -235,6 +236,26 @@ class Agent:
             finally:
                 self._claim.release()
 
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool:
+        """This agent as a tool of another: ``Agent(tools=[researcher.as_tool()])``. Its answer's text is the tool's result.
+
+        Each call is a fresh conversation with this agent's model, tools, instructions, permissions, budget and steps; calls may
+        run side by side, and ``state`` of this object is left alone. The calling agent's run shows what it does, counts what it
+        uses, and pauses when one of its calls needs a person. A stop of the run stops it too: with "step" it ends after its own
+        step, so that the calling agent can. ``run.stop(call_id=…)`` stops one call alone. Either way the result keeps its text.
+
+        ``budget`` holds for each call; its seconds without the time in which a person is waited for. Rules for its tools may
+        stand at the calling agent as ``"name/tool"``; what is allowed there for always is stored so, in that agent's state.
+
+        Args:
+            name: What the calling model calls it; the agent's name if ``None``.
+            description: When and how to use it, for the calling model.
+
+        Raises:
+            ToolDefinitionError: a name that no model could call, or an empty description.
+        """
+        return agent_tool(_Worker(self), name or self.name, description)
+
     def carried_by(self, run: Run) -> None:
         """This run is about to carry the agent: ``interrupt`` reaches it before its first step, and in a loaded pause."""
         if not self._claim.locked() and (self._run is None or not self._run.is_busy):
@@ -285,7 +306,7 @@ class Agent:
         with self._claimed():
             check_inputs(inputs, self.state, self.name)
             self._run = current_run() or self._run
-            self._last_step = asyncio.Event()  # of this run: an event belongs to the loop where it is waited for
+            self._last_step = LastStep()  # of this run: an event belongs to the loop where it is waited for
             await self._loop_for(emit).carry(inputs)
 
     def stop_after_step(self) -> bool:
@@ -294,20 +315,66 @@ class Agent:
         return True
 
     def _loop_for(self, emit: Emit) -> ReplyLoop:
+        def say(event: ev.Event) -> None:
+            self._memory.apply(event)
+            emit(event)
+
+        return self.reply_loop(self._memory, say, self._last_step, self.permissions, self._memory.allow)
+
+    def reply_loop(
+        self,
+        memory: Memory,
+        say: Callable[[ev.Event], None],
+        last_step: LastStep,
+        permissions: tuple[PermissionRule, ...],
+        allow: Callable[[tuple[PermissionRule, ...]], None],
+    ) -> ReplyLoop:
+        """What carries one leg of a reply of this agent, on its own memory or on that of one call of it as a tool."""
         return ReplyLoop(
             agent_name=self.name,
-            memory=self._memory,
+            memory=memory,
             model=self.model,
             tools=self.tools,
-            permissions=self.permissions,
+            permissions=permissions,
             instructions=self.instructions,
             max_steps=self.max_steps,
-            emit=emit,
-            last_step=self._last_step,
+            say=say,
+            last_step=last_step,
+            allow=allow,
+            is_child=memory is not self._memory,
         )
 
     def _claimed(self) -> _Claim:
         return _Claim(self._claim, self.name)
+
+
+class _Worker:
+    """The agent as it works for others: on their memory, never on its own."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    @property
+    def name(self) -> str:
+        return self._agent.name
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        return self._agent.tools
+
+    @property
+    def budget(self) -> Budget | None:
+        return self._agent.budget
+
+    async def work(self, inputs: Inputs, memory: Memory, caller: Caller) -> None:
+        rules = (*self._agent.permissions, *caller.rules)
+
+        def allow(given: tuple[PermissionRule, ...]) -> None:
+            memory.allow(given)
+            caller.allow(given)
+
+        loop = self._agent.reply_loop(memory, caller.say, caller.last_step, rules, allow)
+        await loop.carry(inputs)
 
 
 class _Claim:

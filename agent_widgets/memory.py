@@ -1,4 +1,6 @@
-"""What an agent remembers: the messages of a conversation, and the fold of the reply that is open."""
+"""What an agent remembers: the messages of a conversation, the fold of the reply that is open, and the memories of the
+sub-agents that this reply has called.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from agent_widgets import events as ev
 from agent_widgets.messages import Msg, PermissionRule, new_id
-from agent_widgets.state import AgentState
-from agent_widgets.transcript import Transcript, TranscriptBuilder
+from agent_widgets.state import AgentState, ChildState
+from agent_widgets.transcript import Child, Transcript, TranscriptBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,27 +20,34 @@ class _Held:
     open: TranscriptBuilder | None = None
     cur_iter: int = 0
     rules: tuple[PermissionRule, ...] = ()
+    children: tuple[tuple[str, Memory], ...] = ()
 
 
 class Memory:
     """What an agent remembers, always swapped in one step: a reader in another thread never sees half a change."""
 
-    def __init__(self) -> None:
+    def __init__(self, session_id: str = "") -> None:
         self._held = _Held()
         self._lock = threading.Lock()  # the loop writes while another thread may take back a rule
-        self.session_id = new_id()
+        self.session_id = session_id or new_id()
 
     @property
     def state(self) -> AgentState:
         """A value; the unfinished message of an open reply is the last of its context."""
         held = self._held
-        opened = None if held.open is None else held.open.freeze().message
+        if held.open is None:
+            return AgentState(session_id=self.session_id, context=held.done, cur_iter=held.cur_iter, rules=held.rules)
+        opened = held.open.freeze()
+        steps = {child.call_id: child.transcript.steps for child in opened.children}
         return AgentState(
             session_id=self.session_id,
-            context=held.done if opened is None else (*held.done, opened),
-            reply_id="" if opened is None else opened.id,
+            context=(*held.done, opened.message),
+            reply_id=opened.message.id,
             cur_iter=held.cur_iter,
             rules=held.rules,
+            children=tuple(
+                ChildState(call_id=call_id, state=child.state, steps=steps.get(call_id, 0)) for call_id, child in held.children
+            ),
         )
 
     def load(self, state: AgentState) -> None:
@@ -46,8 +55,9 @@ class Memory:
         state = state.repair()
         self.session_id = state.session_id
         if state.reply_id:
-            opened = TranscriptBuilder(Transcript(message=state.context[-1], steps=state.cur_iter))
-            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules)
+            opened = TranscriptBuilder(_transcript_of(state, state.cur_iter))
+            children = tuple((child.call_id, _memory_of(child.state)) for child in state.children)
+            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules, children)
         else:
             held = _Held(state.context, None, 0, state.rules)
         self._swap(lambda _: held)
@@ -65,7 +75,18 @@ class Memory:
     def begin(self, messages: Iterable[Msg]) -> None:
         """Add what was asked, and open a reply."""
         asked = tuple(messages)
-        self._swap(lambda held: replace(held, done=(*held.done, *asked), open=TranscriptBuilder(), cur_iter=0))
+        fresh = TranscriptBuilder()
+        self._swap(lambda held: replace(held, done=(*held.done, *asked), open=fresh, cur_iter=0, children=()))
+
+    def child(self, call_id: str) -> Memory | None:
+        """What the sub-agent that works for this call remembers."""
+        return dict(self._held.children).get(call_id)
+
+    def begin_child(self, call_id: str) -> Memory:
+        """A sub-agent begins to work for this call, with nothing to remember."""
+        begun = Memory(self.session_id)
+        self._swap(lambda held: replace(held, children=(*held.children, (call_id, begun))))
+        return begun
 
     def count_step(self) -> None:
         """One more step of the open reply."""
@@ -82,14 +103,29 @@ class Memory:
         return sum(map(is_meant, before.rules))
 
     def apply(self, event: ev.Event) -> None:
-        """Fold one event into the open reply; ``REPLY_END`` closes it."""
+        """Fold one event into the open reply, and into the memory of the sub-agent that it is of; ``REPLY_END`` closes it."""
         opened = self._held.open
         if opened is None:
             return
         opened.apply(event)
-        if isinstance(event, ev.ReplyEndEvent):
+        if path := ev.agent_path(event):
+            child = self.child(path[0])
+            if child is not None:
+                child.apply(ev.inside(event))
+        elif isinstance(event, ev.ReplyEndEvent):
             message = opened.freeze().message
-            self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0))
+            self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0, children=()))
+        elif isinstance(event, ev.UserConfirmResultEvent):  # names its calls by id: they may be a sub-agent's
+            for _, child in self._held.children:
+                child.apply(event)
+        elif isinstance(event, ev.UserInterruptEvent):  # names a reply: it may be a sub-agent's
+            children = [child for _, child in self._held.children]
+            for child in [child for child in children if child.holds(event.reply_id)] or children:
+                child.apply(event)
+
+    def holds(self, reply_id: str) -> bool:
+        """Whether the open reply, or that of a sub-agent, has this id."""
+        return self._held.open is not None and self._held.open.holds(reply_id)
 
     def _swap(self, change: Callable[[_Held], _Held]) -> _Held:
         """Change what is held, in one step; gives what was held before."""
@@ -97,3 +133,19 @@ class Memory:
             before = self._held
             self._held = change(before)
             return before
+
+
+def _memory_of(state: AgentState) -> Memory:
+    memory = Memory()
+    memory.load(state)
+    return memory
+
+
+def _transcript_of(state: AgentState, steps: int) -> Transcript:
+    """A reply as a state knows it: the last of its context, open or not."""
+    children = tuple(
+        Child(call_id=child.call_id, transcript=_transcript_of(child.state, child.steps))
+        for child in state.children
+        if child.state.context
+    )
+    return Transcript(message=state.context[-1], steps=steps, children=children)

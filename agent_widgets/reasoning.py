@@ -14,7 +14,6 @@ from agent_widgets import events as ev
 from agent_widgets.acting import Acting
 from agent_widgets.answers import Answer
 from agent_widgets.backends import (
-    Emit,
     Inputs,
     Model,
     ModelDelta,
@@ -56,9 +55,26 @@ class ReplyLoop:
         permissions: tuple[PermissionRule, ...] = (),
         instructions: str = "",
         max_steps: int,
-        emit: Emit,
-        last_step: asyncio.Event,
+        say: Callable[[ev.Event], None],
+        last_step: LastStep,
+        allow: Callable[[tuple[PermissionRule, ...]], None],
+        is_child: bool = False,
     ) -> None:
+        """Prepare.
+
+        Args:
+            agent_name: Whose reply it is.
+            memory: What the agent remembers in this conversation.
+            model: What is asked.
+            tools: By name.
+            permissions: Rules that decide beside those of the state.
+            instructions: The system message.
+            max_steps: Model calls in one reply, at most.
+            say: Remembers an event in ``memory``, and then emits it.
+            last_step: Set when the reply is to end after this step.
+            allow: Remembers rules that a person gave with an approval.
+            is_child: Its calls get ids of their own: an answer to a pause names calls of the whole tree by id.
+        """
         self._agent_name = agent_name
         self._memory = memory
         self._model = model
@@ -66,8 +82,10 @@ class ReplyLoop:
         self._permissions = permissions
         self._instructions = instructions
         self._max_steps = max_steps
-        self._emit = emit
+        self._tell = say
         self._last_step = last_step
+        self._allow = allow
+        self._is_child = is_child
         self._reply_id = memory.state.reply_id
         self._leg: asyncio.Task[object] | None = None
         self._cancels = 0
@@ -81,15 +99,18 @@ class ReplyLoop:
         try:
             match inputs:
                 case ev.UserInterruptEvent():
-                    self._say(inputs)
-                    self._close("interrupted")
+                    self._take(inputs)
+                    if await self._acting.end_child(inputs):
+                        await self._go_on()
+                    else:
+                        self._close("interrupted")
                 case ev.UserConfirmResultEvent():
-                    self._say(inputs)
+                    self._take(inputs)
                     await self._acting.decided(inputs)
                     await self._go_on()
                 case ev.ExternalExecutionResultEvent():
-                    self._say(inputs)
-                    self._acting.take(inputs.execution_results)
+                    self._take(inputs)
+                    await self._acting.take(inputs)
                     await self._go_on()
                 case _:
                     self._begin(() if inputs is None else messages_of(inputs))
@@ -121,6 +142,8 @@ class ReplyLoop:
             permissions=self._permissions,
             say=self._say,
             give_way=self._give_way,
+            last_step=self._last_step,
+            allow=self._allow,
         )
 
     async def _go_on(self) -> None:
@@ -169,7 +192,7 @@ class ReplyLoop:
         self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name))
         self._give_way()
         taken = {block.id for message in request.context for block in message.content if isinstance(block, ToolCallBlock)}
-        answer = Answer(self._say, self._reply_id, taken)
+        answer = Answer(self._say, self._reply_id, taken, keeps_ids=not self._is_child)
         if not await self._ask(request, answer):
             return None
         answer.end()
@@ -216,14 +239,18 @@ class ReplyLoop:
         except TimeoutError:
             return False
 
+    def _take(self, answer: ev.Event) -> None:
+        """An answer to a pause: said once, by the agent that the run carries; the memory hands it down."""
+        if not self._is_child:
+            self._say(answer)
+
     # -- saying -------------------------------------------------------------------------------------------------
 
     def _say(self, *events: ev.Event) -> None:
         """Remember first, tell second: who saves the state when told of an event finds it there."""
         for event in events:
             if not self._over:
-                self._memory.apply(event)
-                self._emit(event)
+                self._tell(event)
 
     def _close(self, reason: FinishedReason, error: ErrorInfo | None = None, metadata: JsonObject | None = None) -> None:
         """End what is open, then the reply; nothing if no reply is open."""

@@ -43,10 +43,17 @@ def denied_by_rule(reply_id: str, call: ToolCallBlock, rule: str) -> Iterable[ev
     yield from given(reply_id, call.id, "denied", (TextBlock(DENIED_BY_RULE_TEXT.format(name=call.name)),), {"reason": rule})
 
 
-def interrupted(reply_id: str, call_id: str, *, still_running: bool) -> Iterable[ev.Event]:
-    """A result that had started was cut."""
-    text = f"{INTERRUPTED_TEXT}\n{STILL_RUNNING_TEXT}" if still_running else INTERRUPTED_TEXT
-    yield from given(reply_id, call_id, "interrupted", (TextBlock(text),), {"still_running": True} if still_running else {})
+def interrupted(reply_id: str, call_id: str, *, still_running: bool, why: JsonObject | None = None) -> Iterable[ev.Event]:
+    """A result that had started was cut. ``why`` are the facts of the stop, if this call alone was stopped."""
+    text = interruption(why or {}) + (f"\n{STILL_RUNNING_TEXT}" if still_running else "")
+    metadata: JsonObject = {**(why or {}), **({"still_running": True} if still_running else {})}
+    yield from given(reply_id, call_id, "interrupted", (TextBlock(text),), metadata)
+
+
+def interruption(why: JsonObject) -> str:
+    """What the model reads where a call was stopped. A reason follows, word for word."""
+    reason = why.get("reason")
+    return f"{INTERRUPTED_TEXT}\nReason: {reason}" if reason else INTERRUPTED_TEXT
 
 
 def _block(reply_id: str, call_id: str, block: TextBlock | DataBlock) -> ev.Event:

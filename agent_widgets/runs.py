@@ -103,6 +103,8 @@ class Run:
         self._begun = self._closed = self._ends_pause = False
         self._stop: StopRequest | None = None
         self._stop_ms: float | None = None
+        self.running_calls: dict[str, Callable[[StopRequest], bool]] = {}  # how to stop one alone; False: it has ended
+        self._call_stops: dict[str, StopRequest] = {}
         self._decisions: dict[str, Decision] = {}
         self._answers: dict[str, ToolResultBlock] = {}
         self._unlogged: ev.Event | None = None
@@ -144,7 +146,7 @@ class Run:
     @property
     def inputs_to_resume(self) -> Inputs:
         """What a run that goes on from this one starts from: ``None``, or its inputs if it was stopped before it took them."""
-        taken = any(isinstance(event, ev.ReplyStartEvent) for event in self.events)
+        taken = any(isinstance(event, ev.ReplyStartEvent) and not ev.agent_path(event) for event in self.events)
         return None if taken else self._inputs
 
     @property
@@ -208,13 +210,23 @@ class Run:
         self._call(self._tell_place)
 
     def stop(
-        self, after: StopLevel = "now", reason: str = "", *, source: StopSource = "code", raises: Exception | None = None
+        self,
+        after: StopLevel = "now",
+        reason: str = "",
+        *,
+        call_id: str | None = None,
+        source: StopSource = "code",
+        raises: Exception | None = None,
     ) -> None:
         """End the run: at once, or after the running step. A paused run is ended, an ended one left alone.
 
+        With ``call_id``, stop only what this call runs: a tool or a sub-agent, also one that waits for a person. The model reads
+        an interrupted result with the reason, and what a sub-agent had said; the run goes on.
+
         Args:
-            after: "now" cuts what runs; "step" lets the running step finish.
+            after: "now" cuts what runs; "step" lets the running step finish: of one call, the sub-agent's own step.
             reason: Recorded, and shown on the card.
+            call_id: Which call; ``None``: the whole run. A call that has not begun, or has ended, is left alone.
             source: Who asks.
             raises: What ``await run`` shall raise, if this stop is what ends it.
 
@@ -222,7 +234,11 @@ class Run:
             InputError: ``after`` is neither "now" nor "step".
         """
         check_level(after)
-        self._call(self._stop_on_loop, StopRequest(source=source, when=after, reason=reason, at=time.monotonic(), raises=raises))
+        request = StopRequest(source=source, when=after, reason=reason, at=time.monotonic(), raises=raises)
+        if call_id is None:
+            self._call(self._stop_on_loop, request)
+        else:
+            self._call(self._stop_call, call_id, request)
 
     def approve(self, call_id: str | None = None, *, arguments: JsonObject | str | None = None, always: bool = False) -> None:
         """Let a waiting call run, or all that wait. ``arguments`` replaces what the model asked for.
@@ -327,6 +343,12 @@ class Run:
         """Start a leg with the decisions that wait; while a leg runs they wait for its end."""
         if self._status != "paused":
             return
+        stops, self._call_stops = self._call_stops, {}
+        for call_id, request in stops.items():
+            if below := self.transcript.working_for(call_id):
+                self._call_stops = {other: stop for other, stop in stops.items() if other != call_id}
+                self._start_leg(ev.UserInterruptEvent(reply_id=below.message.id, metadata=request.facts()))
+                return
         calls = {call.id: call for call in self.transcript.waiting}
         ready = {call_id: decision for call_id, decision in self._decisions.items() if call_id in calls}
         answers = tuple(block for call_id, block in self._answers.items() if call_id in calls)
@@ -336,6 +358,11 @@ class Run:
             self._start_leg(ev.UserConfirmResultEvent(reply_id=reply_id, confirm_results=results))
         elif answers:
             self._start_leg(ev.ExternalExecutionResultEvent(reply_id=reply_id, execution_results=answers))
+
+    def _stop_call(self, call_id: str, request: StopRequest) -> None:
+        if not self.is_over and self._stop is None and not self.running_calls.get(call_id, lambda _: False)(request):
+            self._call_stops[call_id] = request  # its sub-agent may wait: it is ended when the reply has parked
+            self._go_on()
 
     def _call(self, function: Callable[..., object], *args: object) -> None:
         """Hand over to the loop, in the context of the cell that made the run (ipykernel 7 finds the cell in it)."""
@@ -365,7 +392,7 @@ class Run:
 
     def _start_leg(self, inputs: Inputs) -> None:
         self._begun = False
-        self._ends_pause = isinstance(inputs, ev.UserInterruptEvent)
+        self._ends_pause = isinstance(inputs, ev.UserInterruptEvent) and inputs.reply_id == self.reply.id
         self._set_status("stopping" if self._ends_pause else "running")
         self._leg = self._loop.create_task(self._carry(inputs), name=f"agent-widgets run {self.run_id}", context=self._context)
         self._leg.add_done_callback(self._leg_done)
@@ -375,7 +402,7 @@ class Run:
         _current.set(self)
         if isinstance(inputs, ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent | ev.UserInterruptEvent):
             self._unlogged = inputs
-            if self._stop is not None and not isinstance(inputs, ev.UserInterruptEvent):
+            if self._stop is not None and not self._ends_pause:
                 self._cancel()  # the decision is recorded, and nothing that it allows begins
         elif self._stop is not None:
             return  # stopped between start() and this first step
@@ -464,7 +491,7 @@ class Run:
         self._unlogged = None
         if self._closed:
             return
-        if isinstance(event, ev.ReplyEndEvent):
+        if isinstance(event, ev.ReplyEndEvent) and not ev.agent_path(event):
             self._closed = True
             if self._stop is not None and event.finished_reason == "interrupted":
                 self._stop_ms = self._stop.milliseconds()
