@@ -17,6 +17,7 @@ import type {
   ToolOutput,
   ToolResultDataDeltaEvent,
   Transcript,
+  UserInterruptEvent,
 } from "./events";
 import { AGENT_PATH, NOTICE, TOOL_OUTPUT } from "./events";
 import { textOf } from "./wire";
@@ -270,13 +271,7 @@ export class TranscriptBuilder {
 
   #pause(event: Extract<AgentEvent, { type: `REQUIRE_${string}` | "USER_CONFIRM_RESULT" | "USER_INTERRUPT" }>): void {
     if (event.type === "USER_INTERRUPT") {
-      // Nothing waits any more, also if the results that say so never come.
-      for (const block of [...this.#blocks]) {
-        if (block.type === "tool_call" && (block.state === "asking" || block.state === "submitted")) {
-          this.#change("tool_call", block.id, { state: "finished" });
-        }
-      }
-      return;
+      return this.#endWaiting(event);
     }
     if (event.type === "USER_CONFIRM_RESULT") {
       for (const { confirmed, tool_call } of event.confirm_results) {
@@ -293,6 +288,25 @@ export class TranscriptBuilder {
         this.#change("tool_call", id, { state: "asking", suggested_rules });
       } else {
         this.#change("tool_call", id, { state: "submitted" });
+      }
+    }
+  }
+
+  /** Whether this reply, or that of a sub-agent, has this id. */
+  #holds(reply_id: string): boolean {
+    return this.#base.message.id === reply_id || [...this.#children.values()].some((child) => child.#holds(reply_id));
+  }
+
+  /** Nothing waits any more, also if the results that say so never come: in one sub-agent, or in the whole reply. */
+  #endWaiting(event: UserInterruptEvent): void {
+    const all = [...this.#children.values()];
+    const meant = all.filter((child) => child.#holds(event.reply_id));
+    for (const child of meant.length > 0 ? meant : all) {
+      child.apply(event);
+    }
+    for (const block of meant.length > 0 ? [] : [...this.#blocks]) {
+      if (block.type === "tool_call" && (block.state === "asking" || block.state === "submitted")) {
+        this.#change("tool_call", block.id, { state: "finished" });
       }
     }
   }

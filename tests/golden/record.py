@@ -328,6 +328,13 @@ def sub_agents() -> Log:
         log.end()
     log.add(ev.ToolResultTextDeltaEvent(reply_id="r1", tool_call_id="c1", delta="Both are tidy."))
     log.add(ev.ToolResultEndEvent(reply_id="r1", tool_call_id="c1", state="success"))
+    with log.inside("c2"):
+        log.add(ev.TextBlockEndEvent(reply_id="", block_id="t1"))
+        log.call("also deep", "delete_rows", '{"table": "orders"}')
+        log.model_end(30, 5)
+        call = replace(call, id="also deep", input='{"table": "orders"}')
+        log.add(ev.RequireUserConfirmEvent(reply_id="", tool_calls=(call,)))
+    log.add(ev.UserInterruptEvent(reply_id="r1-c2"))
     log.stop(source="user", when="now", reason="", stop_ms=12)
     return log
 
