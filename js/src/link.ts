@@ -6,7 +6,7 @@
 import { type Asked, type Notice, Presses } from "./asked";
 import type { Doubt } from "./decode";
 import type { Transcript } from "./events";
-import { TranscriptBuilder } from "./transcript";
+import { TranscriptBuilder, waitingCalls } from "./transcript";
 import { type Command, type Decision, decodeMessage, type FullRun, fingerprint, type Incoming, newId, type Status } from "./wire";
 
 /** The part of a widget model that a card uses. */
@@ -94,8 +94,9 @@ export class Link {
     this.#post({ kind: "hello", have: this.#have, page: pageId() });
   }
 
-  stop(run_id: string): void {
-    this.#ask("stop", run_id, "", { kind: "stop", run_id, after: "now" });
+  /** With `call_id`, only what this call runs. */
+  stop(run_id: string, call_id = ""): void {
+    this.#ask("stop", run_id, call_id, { kind: "stop", run_id, after: "now", ...(call_id && { call_id }) });
   }
 
   resume(run_id: string): void {
@@ -247,14 +248,14 @@ export class Link {
       const run = this.#runs.get(run_id);
       const over = !run || ENDED.includes(run.status.state);
       switch (what) {
-        case "stop":
-          return over || run.status.state === "stopping"; // the kernel knows: what is still shown comes from there
+        case "stop": // the kernel knows: what is still shown comes from there
+          return over || run.status.state === "stopping" || (call_id !== "" && !isOpen(run.builder.freeze(), call_id));
         case "resume":
           return !over || grew;
         case "send":
           return grew;
         default:
-          return over || !viewOf(run_id, run).transcript.message.content.some((block) => block.id === call_id && isAsking(block));
+          return over || !waitingCalls(run.builder.freeze()).some(({ id, state }) => id === call_id && state === "asking");
       }
     });
   }
@@ -279,8 +280,11 @@ function viewOf(run_id: string, run: Run): RunView {
   return run.view;
 }
 
-function isAsking(block: { readonly type: string; readonly state?: string }): boolean {
-  return block.type === "tool_call" && block.state === "asking";
+/** Whether the sub-agent that works for this call has not ended. */
+function isOpen({ children }: Transcript, call_id: string): boolean {
+  return children.some(({ call_id: id, transcript }) => {
+    return id === call_id ? transcript.message.finished_reason === undefined : isOpen(transcript, call_id);
+  });
 }
 
 function isEmpty(value: unknown): boolean {

@@ -109,7 +109,9 @@ def _family(world: World, model: Cues) -> Agent:
     deep = model.below("deep", [think("hm"), call("quick", {"key": "deepest"})], [say(["deep ", "is done"])])
     leaf = Agent(deep, name="leaf", tools=tools)
     calls = [call("leaf", {"task": "deep"}), call("slow", {"key": "dug"})]
-    helper = Agent(model.below("dig", [say(["I dig. "]), *calls], [say(["dug ", "it"])]), name="helper", tools=[*tools, leaf.as_tool()])
+    helper = Agent(
+        model.below("dig", [say(["I dig. "]), *calls], [say(["dug ", "it"])]), name="helper", tools=[*tools, leaf.as_tool()]
+    )
     return Agent(model, tools=[*tools, helper.as_tool()])
 
 
@@ -162,7 +164,10 @@ SCENARIOS: dict[str, Scenario] = {
         script=lambda: [[call("elsewhere", {"key": "x"}), call("quick", {"key": "a"})], [say(["thanks"])]], person=answer_all
     ),
     "sub-agent": Scenario(
-        script=lambda: [[say(["help. "]), call("helper", {"task": "dig"}), call("quick", {"key": "a"})], [say(["thank ", "you"])]],
+        script=lambda: [
+            [say(["help. "]), call("helper", {"task": "dig"}), call("quick", {"key": "a"})],
+            [say(["thank ", "you"])],
+        ],
         agent=_family,
     ),
     "sub-agent asks": Scenario(script=_two_tasks, agent=_careful_family, person=approve_one_by_one),
