@@ -267,9 +267,11 @@ class Agent:
         return None if begins or not self.state.waiting() else self._memory.transcript
 
     async def _end_pause_of_card(self, inputs: Inputs) -> Run | None:
-        """End the run that waits, if the pause that ``inputs`` end is its own; gives that run."""
+        """End the run that waits, if the pause that ``inputs`` end is its own, and not a sub-agent's; gives that run."""
         run = self._run
         if not isinstance(inputs, ev.UserInterruptEvent) or run is None or not run.waits:
+            return None
+        if inputs.reply_id != run.reply.id and self._memory.holds(inputs.reply_id):
             return None
         run.stop()
         await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)

@@ -6,7 +6,7 @@ events can be read; unknown kinds and wrong types are an ``InputError`` that say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
@@ -136,7 +136,8 @@ def _within(value: JsonObject, limit: int | None) -> JsonObject:
     children = cast("list[JsonObject]", value.get("children", []))
     share = limit // (len(children) + 1)
     message = cast("JsonObject", value["message"])
-    kept, cut = _newest(cast("list[JsonObject]", message.get("content", [])), share)
+    needed = {child["call_id"] for child in children}
+    kept, cut = _newest(cast("list[JsonObject]", message.get("content", [])), share, needed)
     message["content"] = cast("Any", kept)
     cut += _text_size(value.pop("outputs", None))
     below = [_within(cast("JsonObject", child["transcript"]), share) for child in children]
@@ -144,15 +145,17 @@ def _within(value: JsonObject, limit: int | None) -> JsonObject:
     return value
 
 
-def _newest(blocks: list[JsonObject], limit: int) -> tuple[list[JsonObject], int]:
+def _newest(blocks: list[JsonObject], limit: int, needed: Set[JsonValue]) -> tuple[list[JsonObject], int]:
     """The newest blocks that fit, one of them shortened, and how many characters that leaves out.
 
-    Calls that wait are kept whole: a decision is bound to the arguments that the page shows.
+    Calls that wait are kept whole: a decision is bound to the arguments that the page shows. So are those that are
+    ``needed``: their sub-agents are shown inside them.
     """
     kept: list[JsonObject] = []
     cut, room = 0, limit
     for block in reversed(blocks):
-        short, is_needed = max(room, 256), block.get("state") in ("asking", "submitted")
+        is_call = block.get("type") == "tool_call"
+        short, is_needed = max(room, 256), block.get("state") in ("asking", "submitted") or (is_call and block["id"] in needed)
         shorter: JsonObject = {k: v[-short:] if k in _LONG and isinstance(v, str) else v for k, v in block.items()}
         size = _text_size(shorter)
         cut += _text_size(block) - size
