@@ -87,13 +87,17 @@ async def _cancel_others() -> None:
 class LastStep(asyncio.Event):
     """Set when a reply is to end after its step, and so are those below it: what sub-agents do is part of the step."""
 
-    def __init__(self, above: LastStep | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._below: weakref.WeakSet[LastStep] = weakref.WeakSet()
-        if above is not None:
-            above._below.add(self)
-            if above.is_set():
-                self.set()
+
+    def below(self) -> LastStep:
+        """One that is set with this one, or alone."""
+        made = LastStep()
+        self._below.add(made)
+        if self.is_set():
+            made.set()
+        return made
 
     def set(self) -> None:
         """The step in which it is shall be its last."""

@@ -7,7 +7,7 @@ ends the loop (a result, a pause, a cancel, an error), what is open is closed be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 
 from agent_widgets import events as ev
@@ -21,6 +21,7 @@ from agent_widgets.backends import (
     messages_of,
 )
 from agent_widgets.errors import ModelError
+from agent_widgets.loops import LastStep
 from agent_widgets.memory import Memory
 from agent_widgets.messages import (
     ErrorInfo,

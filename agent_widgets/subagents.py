@@ -121,7 +121,7 @@ class Delegation:
         self._call_id = call_id
         self._caller = caller
         self._stop = stop
-        self._last_step = LastStep(caller.last_step)
+        self._last_step = caller.last_step.below()
         self._why: StopRequest | None = None
         self._is_left = self._is_beyond = False
         self._meter: Meter | None = None

@@ -6,7 +6,7 @@ events can be read; unknown kinds and wrong types are an ``InputError`` that say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
@@ -136,7 +136,7 @@ def _within(value: JsonObject, limit: int | None) -> JsonObject:
     children = cast("list[JsonObject]", value.get("children", []))
     share = limit // (len(children) + 1)
     message = cast("JsonObject", value["message"])
-    needed = {child["call_id"] for child in children}
+    needed = {cast("str", child["call_id"]) for child in children}
     kept, cut = _newest(cast("list[JsonObject]", message.get("content", [])), share, needed)
     message["content"] = cast("Any", kept)
     cut += _text_size(value.pop("outputs", None))
@@ -145,7 +145,7 @@ def _within(value: JsonObject, limit: int | None) -> JsonObject:
     return value
 
 
-def _newest(blocks: list[JsonObject], limit: int, needed: Set[JsonValue]) -> tuple[list[JsonObject], int]:
+def _newest(blocks: list[JsonObject], limit: int, needed: Collection[JsonValue]) -> tuple[list[JsonObject], int]:
     """The newest blocks that fit, one of them shortened, and how many characters that leaves out.
 
     Calls that wait are kept whole: a decision is bound to the arguments that the page shows. So are those that are

@@ -40,7 +40,8 @@ ask = call("delete_rows", {"table": "drafts", "where": "age > 30"})
 cleaner = helper("cleaner", [think("Old drafts first."), say("I clean up the drafts."), ask], [say("The old drafts are gone.")])
 reader = helper("reader", [say([f"page{n} " for n in range(1000)])])
 tasks = [call("cleaner", {"task": "Clean up the drafts."}), call("reader", {"task": "Read the manual."})]
-boss = aw.Agent(ScriptedModel([[say("Two tasks, two agents."), *tasks], [say("All done.")]]), name="boss", tools=[cleaner, reader])
+model = ScriptedModel([[say("Two tasks, two agents."), *tasks], [say("All done.")]])
+boss = aw.Agent(model, name="boss", tools=[cleaner, reader])
 run = aw.chat(boss, "Clean up, and read the manual")"""
 
 

@@ -7,7 +7,7 @@ vitest fold the same files: change the fold in both languages, run this, and rea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ class Log:
             self.events.append(replace(self._placed(event), id=f"e{number:03d}", created_at=at))
 
     @contextmanager
-    def inside(self, *path: str) -> Iterator[None]:
+    def inside(self, *path: str) -> Generator[None]:
         """What is added meanwhile is a sub-agent's."""
         before, self.path = self.path, [*path]
         yield

@@ -291,12 +291,7 @@ class Play:
                 yield f"C3 the sub-agent {path} said {self.said_below.get(path)!r}, kept {message.text!r}"
             if result is None or (result.state == "interrupted" and message.text not in result.text()):
                 yield f"C3 the sub-agent {path} said {message.text!r}, and the result of its call is {result}"
-            if (
-                result
-                and not self.run.status == "interrupted"
-                and result.state != "success"
-                and "nobody" not in str(self.run.events)
-            ):
+            if result and self.run.status != "interrupted" and result.state != "success" and "nobody" not in str(self.run.events):
                 yield f"C10 nobody stopped the sub-agent {path}, and the result of its call is {result}"
         if reply is not None and self.run.status == "interrupted" and not reply.metadata.get("_is_interrupted"):
             yield "C3 the kept reply is not marked as interrupted"
