@@ -211,6 +211,7 @@ class ReplyLoop:
             try:
                 await self._listen(self._model.stream(request), answer)
             except ModelError as error:
+                self._give_way()  # a model that takes its cancel for a lost connection is not asked again
                 if answer.has_begun or not error.is_temporary or attempt == MAX_RETRIES:
                     raise
                 wait = min(2.0**attempt if error.retry_after_s is None else error.retry_after_s, MAX_BACK_OFF_SECONDS)

@@ -139,3 +139,24 @@ async def test_a_real_server_that_refuses_the_key_is_asked_once() -> None:
             await Agent(model).reply("go")
         await model.aclose()
     assert len(server.bodies) == 1
+
+
+async def test_a_model_that_takes_its_cancel_for_a_lost_connection_is_not_asked_again() -> None:
+    class Mistaken(Failing):
+        async def stream(self, request: ModelRequest, /) -> AsyncIterator[ModelDelta]:
+            self.requests.append(request)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ModelError("mistaken", "the connection was lost.", is_temporary=True, retry_after_s=60) from None
+            yield TextPiece("never")
+
+    model = Mistaken()
+    run, agent = started(model)
+    while not model.requests:
+        await asyncio.sleep(0)
+    run.stop(reason="enough")
+    async with asyncio.timeout(1):
+        await run
+    assert (run.status, len(model.requests), notices(run)) == ("interrupted", 1, ())
+    assert agent.state.check() == ()

@@ -15,14 +15,14 @@ import pytest
 from agent_widgets import acting
 from agent_widgets import events as ev
 from agent_widgets.agent import Agent
-from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece, chat_messages
+from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece, ToolCallPiece, chat_messages
 from agent_widgets.budgets import Budget
 from agent_widgets.errors import ConfirmationRequiredError, ToolDefinitionError
 from agent_widgets.messages import Msg, PermissionRule, ToolCallBlock, ToolResultBlock
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, think, wait
 from agent_widgets.runs import Run
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
-from agent_widgets.tools import tool
+from agent_widgets.tools import Sink, output_sink, tool
 from agent_widgets.transcript import Transcript, fold
 from agent_widgets.wire import load_event, page_event
 from tests.validator import assert_valid
@@ -572,21 +572,65 @@ async def test_a_plain_tool_is_stopped_alone_and_a_deaf_one_is_left_behind(monke
 async def test_a_call_cut_before_its_first_step_has_a_result_all_the_same() -> None:
     boss = Agent(ByTask(go=[call("look", {"at": "y"}, "c1"), "Fine."]), tools=[look])
     run = await started(boss)
-    stopped: list[bool] = []
-
-    def hear(_: Run, __: ev.Event | None) -> None:
-        if "c1" in run.running_calls:
-            pass
-
-    run.listen(hear)
-    while not stopped and not run.is_over:
-        await asyncio.sleep(0)
-        if "c1" in run.running_calls and "c1" not in results(boss):
-            run.stop(call_id="c1")
-            stopped.append(True)
+    run.listen(lambda _, event: run.stop(call_id="c1") if isinstance(event, ev.ModelCallEndEvent) else None)
     await run
-    assert (run.status, run.text) == ("completed", "Fine.")
+    assert (run.text, done, results(boss)) == ("Fine.", [], {"c1": ("interrupted", INTERRUPTED_TEXT)})
+    types = [event.type for event in run.events if event.type in ("TOOL_RESULT_END", "MODEL_CALL_START")]
+    assert types == ["MODEL_CALL_START", "TOOL_RESULT_END", "MODEL_CALL_START"]
     assert_whole(run)
+
+
+async def test_a_deaf_sub_agent_that_is_stopped_alone_is_left_behind_and_heard_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting, "TOOL_CLEAN_UP_SECONDS", 0.01)
+    monkeypatch.setattr(acting, "LEVEL_SECONDS", 0.0)
+    gate, back, printers = asyncio.Event(), asyncio.Event(), list[Sink]()
+
+    class Deaf:
+        name = "deaf"
+
+        async def stream(self, request: ModelRequest, /) -> AsyncIterator[ModelDelta]:
+            if request.messages[-1]["role"] == "user":
+                yield TextPiece("I dig.")
+                yield ToolCallPiece(index=0, call_id="x", name="talk")
+                return
+            while not gate.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await gate.wait()
+
+    @tool
+    async def talk() -> str:
+        """Leave somebody behind who prints when all is over."""
+        sink = output_sink.get()
+        assert sink is not None
+        printers.append(sink)
+        return "later"
+
+    @tool
+    async def pause() -> str:
+        """Wait until the deaf one is back."""
+        await back.wait()
+        return "rested"
+
+    helper = Agent(Deaf(), name="helper", tools=[talk])
+    boss = Agent(ByTask(go=[[asks("dig", "c1"), call("pause", {}, "c2")], "Fine."]), tools=[helper.as_tool(), pause])
+    run = await started(boss)
+    await until(lambda: run.transcript.children and run.transcript.children[0].transcript.steps == 2)
+    run.stop(call_id="c1")
+    while results(boss)["c1"][0] != "interrupted":
+        await asyncio.sleep(0.005)
+    heard = len(said(run, "c1"))
+    printers[0]("stdout", {"text": "I live"})
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(said(run, "c1")) == heard
+    gate.set()
+    back.set()
+    assert (await run).text == "Fine."
+    assert results(boss)["c1"][1].startswith("I dig.\n")
+    await until(lambda: not strays())
+    assert len(said(run, "c1")) == heard
+    assert_whole(run)
+    await assert_goes_on(boss)
 
 
 @pytest.mark.parametrize("call_id", ["c1", "no such call"])
@@ -846,8 +890,11 @@ async def test_a_state_saved_at_any_event_loads_repaired_and_valid() -> None:
     run = await started(boss)
     run.listen(lambda _, __: saved.append(json.dumps(boss.dump())))
     await rest(run)
+    before = len(saved)
     run.approve()
     await run
+    decided = [through_text(json.loads(text)) for text in saved[before + 1 :]]  # the first is told of the new status
+    assert [state.waiting() for state in decided if state.waiting()] == []
     assert len(saved) > 50
     waited = 0
     for text in saved:
