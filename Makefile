@@ -10,6 +10,7 @@
 #   make browser    pytest on real JupyterLab and Notebook in Chromium
 #   make notebooks  runs the example notebooks with nobody there
 #   make fuzz       10,000 runs with random stops, decisions and crashes, each checked against the contract
+#   make compare    the same scripts, stopped at the same places, on AgentScope 2 and 1, agentling, smolagents and this
 #   make bench, make picture, make format, make clean
 #
 # PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to any pytest.
@@ -31,8 +32,8 @@ PIP_INSTALL := -m pip install -qq --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml hatch_build.py
 PYTHON_CODE := agent_widgets tests hatch_build.py $(wildcard js/*.py)
 
-.PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench fuzz picture format clean \
-        demo-env test-env kernels-env agentscope-env chromium node python bundle
+.PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench fuzz compare picture format clean \
+        demo-env test-env kernels-env agentscope-env compare-env chromium node python bundle
 
 demo: demo-env
 	exec $(PY) -m jupyterlab --no-browser -y --ip=127.0.0.1 $(AS_ROOT) \
@@ -95,6 +96,9 @@ bench: test-env
 fuzz: test-env
 	$(PY) -m tests.fuzz
 
+compare: test-env compare-env
+	$(PY) -m tests.compare
+
 picture: test-env chromium
 	$(PY) tests/browser/picture.py
 
@@ -112,6 +116,7 @@ demo-env: .venv/.demo bundle
 test-env: .venv/.test bundle
 kernels-env: .venvs/k6/.ready .venvs/k70/.ready
 agentscope-env: .venvs/agentscope/.ready
+compare-env: agentscope-env .venvs/compare-agentscope1/.ready .venvs/compare-agentling/.ready .venvs/compare-smolagents/.ready
 bundle: agent_widgets/static/card.js
 
 python:
@@ -143,6 +148,15 @@ python:
 .venvs/agentscope/.ready: | python
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python $(PIP_INSTALL) agentscope==2.0.11 pydantic
+	touch $@
+
+# The other systems, as they were measured. AgentScope 1 names neither greenlet nor tqdm, and does not run with the newer mcp and openai.
+.venvs/compare-agentscope1/.ready: packages := 'agentscope==1.0.21' 'mcp<2' 'openai<3' greenlet tqdm
+.venvs/compare-agentling/.ready: packages := 'agentling==0.1.0'
+.venvs/compare-smolagents/.ready: packages := 'smolagents[openai]==1.26.0'
+.venvs/compare-agentscope1/.ready .venvs/compare-agentling/.ready .venvs/compare-smolagents/.ready: | python
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP_INSTALL) $(packages)
 	touch $@
 
 # -- JavaScript -------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
     backends, budgets, loops, decisions, waiting, runs             the protocols, and one reply being carried out
-    schemas, tools, permissions, models/, memory                   our own agent: its parts
-    results, subagents, answers, acting, reasoning, agent          and its loop
+    schemas, tools, permissions, cuts, compression, models/, memory      our own agent: its parts
+    results, subagents, answers, acting, shortening, reasoning, agent         and its loop
     adapters/                                                      other people's agents
     pacing, store, sessions                                        when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■
@@ -17,12 +17,14 @@ from __future__ import annotations
 from agent_widgets.agent import Agent
 from agent_widgets.budgets import Budget
 from agent_widgets.chat import chat
+from agent_widgets.compression import CompressionConfig
 from agent_widgets.errors import (
     AgentBusyError,
     AgentInterruptedError,
     AgentStopped,
     AgentWidgetsError,
     ConfirmationRequiredError,
+    ConversationTooLongError,
     InputError,
     MissingPackageError,
     ModelError,
@@ -57,7 +59,7 @@ from agent_widgets.messages import (
 )
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session, sessions
-from agent_widgets.state import AgentState
+from agent_widgets.state import AgentState, Summary
 from agent_widgets.tools import Tool, stop_requested, tool
 
 __version__ = "0.1.0"
@@ -71,8 +73,10 @@ __all__ = [
     "AgentWidgetsError",
     "AssistantMsg",
     "Budget",
+    "CompressionConfig",
     "ConfirmResult",
     "ConfirmationRequiredError",
+    "ConversationTooLongError",
     "DataBlock",
     "Event",
     "ExternalExecutionResultEvent",
@@ -90,6 +94,7 @@ __all__ = [
     "Run",
     "SavedStateError",
     "Session",
+    "Summary",
     "SystemMsg",
     "TextBlock",
     "ThinkingBlock",

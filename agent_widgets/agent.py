@@ -16,6 +16,7 @@ from typing import Any, Literal
 from agent_widgets import events as ev
 from agent_widgets.backends import Emit, Inputs, Model
 from agent_widgets.budgets import Budget, checked_budget
+from agent_widgets.compression import WHEN_REFUSED, CompressionConfig, Gauge, checked_compression
 from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
 from agent_widgets.loops import LastStep, LoopThread
@@ -53,6 +54,7 @@ class Agent:
         tools: Sequence[Tool | Callable[..., Any]] = (),
         state: AgentState | None = None,
         permissions: Literal["ask"] | Sequence[PermissionRule] = "ask",
+        compression: CompressionConfig | None = WHEN_REFUSED,
         budget: Budget | None = None,
         max_steps: int = 20,
         on_interrupt: Literal["reply", "raise"] = "reply",
@@ -72,6 +74,9 @@ class Agent:
                 ``PermissionRule(tool_name, rule_content, behavior)``, which decide before that: deny beats ask beats allow.
                 ``rule_content`` is a glob on ``argument=value`` (``"table=staging_*"``), ``None`` means every call; see
                 ``agent_widgets.permissions``. The rules in ``agent.state.rules`` ("always allow") count as well.
+            compression: When and how older messages are summarised so that a long conversation goes on; see
+                ``CompressionConfig``. By default only when the provider refuses a request as too long: what fits is sent whole,
+                and what does not would end the conversation. ``None``: never.
             budget: What each reply may use before it is stopped; ``chat(budget=…)`` replaces it for one run.
             max_steps: Model calls in one reply, at most.
             on_interrupt: What ``reply`` does when it was stopped: "reply" gives a message with ``_is_interrupted``,
@@ -93,10 +98,14 @@ class Agent:
         self.model = resolve(model, base_url=base_url, api_key=api_key)
         self.tools = by_name(tools)
         self.permissions = checked(permissions)
+        self.compression = checked_compression(compression)
         self.budget = checked_budget(budget)
         self.max_steps = max_steps
         self.on_interrupt = on_interrupt
         self._memory = Memory()
+        self._gauge = Gauge()
+        self._summariser = self._resolved_summariser(base_url, api_key)
+        self._reply_loop: ReplyLoop | None = None
         self._claim = threading.Lock()
         self._run: Run | None = None
         self._last_step = LastStep()
@@ -309,12 +318,17 @@ class Agent:
             check_inputs(inputs, self.state, self.name)
             self._run = current_run() or self._run
             self._last_step = LastStep()  # of this run: an event belongs to the loop where it is waited for
-            await self._loop_for(emit).carry(inputs)
+            self._reply_loop = self._loop_for(emit)
+            await self._reply_loop.carry(inputs)
 
     def stop_after_step(self) -> bool:
-        """End after the running step; see ``Backend``."""
+        """End after the running step; see ``Backend``. While it summarises none is running, and it is to be cancelled."""
         self._last_step.set()
-        return True
+        return self._reply_loop is None or not self._reply_loop.is_summarising
+
+    def _resolved_summariser(self, base_url: str | None, api_key: str | None) -> Model | None:
+        given = self.compression.model if self.compression else None
+        return resolve(given, base_url=base_url, api_key=api_key) if isinstance(given, str) else given
 
     def _loop_for(self, emit: Emit) -> ReplyLoop:
         def say(event: ev.Event) -> None:
@@ -339,6 +353,9 @@ class Agent:
             tools=self.tools,
             permissions=permissions,
             instructions=self.instructions,
+            compression=self.compression,
+            summariser=self._summariser,
+            gauge=self._gauge,
             max_steps=self.max_steps,
             say=say,
             last_step=last_step,

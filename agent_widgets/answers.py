@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from agent_widgets import events as ev
 from agent_widgets.backends import ModelDelta, TextPiece, ThinkingPiece, ToolCallPiece, UsageReport
@@ -41,6 +42,11 @@ class Answer:
         """The ids of the calls asked for, in order, with their arguments as the model wrote them."""
         return {call_id: "".join(self._arguments[call_id]) for call_id in self._calls.values()}
 
+    @property
+    def input_tokens(self) -> int:
+        """How long the request was, as the provider counted it; 0 if it did not say."""
+        return self._usage.input_tokens if self._usage else 0
+
     def add(self, piece: ModelDelta) -> None:
         """One piece more."""
         match piece:
@@ -64,16 +70,7 @@ class Answer:
             whole = valid_arguments(text)  # some servers send no arguments at all, some models half of them
             metadata: JsonObject = {} if whole == text else {"input": whole}
             self._say(ev.ToolCallEndEvent(reply_id=self._reply_id, tool_call_id=call_id, metadata=metadata))
-        usage = self._usage or UsageReport(input_tokens=0, output_tokens=0)
-        self._say(
-            ev.ModelCallEndEvent(
-                reply_id=self._reply_id,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cache_input_tokens=usage.cache_input_tokens,
-                metadata={} if self._usage else {"usage": "unknown"},
-            )
-        )
+        self._say(call_ended(self._reply_id, self._usage))
 
     def _add_call(self, piece: ToolCallPiece) -> None:
         call_id = self._calls.get(piece.index)
@@ -105,3 +102,18 @@ class Answer:
             end = ev.TextBlockEndEvent if kind == "text" else ev.ThinkingBlockEndEvent
             self._say(end(reply_id=self._reply_id, block_id=block_id))
             self._block = None
+
+
+def call_ended(
+    reply_id: str, usage: UsageReport | None, reason: Literal["completed", "interrupted"] = "completed"
+) -> ev.ModelCallEndEvent:
+    """The end of a model call, with what the provider reported; ``None`` means unknown, which is not 0."""
+    known = usage or UsageReport(input_tokens=0, output_tokens=0)
+    return ev.ModelCallEndEvent(
+        reply_id=reply_id,
+        input_tokens=known.input_tokens,
+        output_tokens=known.output_tokens,
+        cache_input_tokens=known.cache_input_tokens,
+        finished_reason=reason,
+        metadata={} if usage else {"usage": "unknown"},
+    )

@@ -18,9 +18,10 @@ class Budget:
 
     ``seconds`` are counted from the run's start, whatever it waits for. ``tokens`` are those that the provider reported, in
     and out, looked at when a model call has ended: the call that goes beyond is paid, and what it asks for does not run. A
-    call without a report stops the run too, because its tokens are unknown, and unknown is not 0. ``steps`` are model calls
-    begun. ``tool_calls`` are results begun, those of denied calls too. A reply that is complete anyway is not stopped. After a
-    pause, tokens, steps and tool calls go on counting where the reply had been. What sub-agents use counts as well.
+    call without a report stops the run too, because its tokens are unknown, and unknown is not 0. ``steps`` are those begun;
+    a call that summarises older messages is none, but its tokens count. ``tool_calls`` are results begun, those of denied
+    calls too. A reply that is complete anyway is not stopped. After a pause, tokens, steps and tool calls go on counting where
+    the reply had been. What sub-agents use counts as well.
 
     Raises:
         InputError: a limit that is not a number above 0, or is no whole number where things are counted.
@@ -74,8 +75,10 @@ class Meter:
         match event:
             case ev.ToolCallStartEvent() if is_own:
                 self._asks = True
+            case ev.ModelCallStartEvent(metadata={"purpose": "compression"}):
+                self._asks = True  # the call that it is made for comes next
             case ev.ModelCallStartEvent():
-                self._steps += 1
+                self._steps += event.begins_step
                 self._asks = self._asks and not is_own
                 if budget.steps is not None and self._steps > budget.steps:
                     return f"the budget of {_of(budget.steps, 'step')} is used up: this would be step {self._steps:,}"

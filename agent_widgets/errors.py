@@ -7,6 +7,7 @@
     * ConfirmationRequiredError: a call needs a person, and ``on_confirm="raise"`` says that none is asked
     * NotWaitingError: a decision for a call that is not (or no longer) waiting for one
     * ModelError: a model call failed; says what to do next
+        * ConversationTooLongError: the request is larger than what the model can read
         * ModelSetupError: the model cannot be reached as configured (no key, no package)
     * SavedStateError: a saved state that cannot be read; the file is left alone
     * MissingPackageError (also ImportError): an optional package that is not installed
@@ -69,6 +70,10 @@ class ModelError(AgentWidgetsError):
         super().__init__(f"{model_name}: {problem}" + (f" {advice}" if advice else ""))
         self.model_name, self.problem, self.advice = model_name, problem, advice
         self.is_temporary, self.retry_after_s = is_temporary, retry_after_s
+
+
+class ConversationTooLongError(ModelError):
+    """The model's server refused the request, because it is longer than what the model can read."""
 
 
 class ModelSetupError(ModelError):

@@ -50,6 +50,10 @@ TOOL_OUTPUT = "tool_output"
 NOTICE = "notice"
 """``CustomEvent.name`` of a sentence for the person who watches: ``value`` is ``{"text": str}``."""
 
+SUMMARY = "summary"
+"""``CustomEvent.name`` of a summary that a model reads from now on in place of the oldest messages, which the history keeps:
+``value`` is ``{"text": str, "messages": int, "blocks": int}``, see ``agent_widgets.state.Summary``."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventBase:
@@ -88,11 +92,19 @@ class ReplyEndEvent(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallStartEvent(EventBase):
-    """A model was asked."""
+    """A model was asked, which begins a step; ``metadata={"purpose": …}`` says that this call begins none.
+
+    "compression": it summarises older messages. "again": the step's call once more, because the first was refused as too long.
+    """
 
     type: Literal["MODEL_CALL_START"] = "MODEL_CALL_START"
     reply_id: str
     model_name: str
+
+    @property
+    def begins_step(self) -> bool:
+        """Whether this is a step's own call, and its first."""
+        return "purpose" not in self.metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

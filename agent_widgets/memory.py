@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from agent_widgets import events as ev
 from agent_widgets.messages import Msg, PermissionRule, new_id
-from agent_widgets.state import AgentState, ChildState
+from agent_widgets.state import AgentState, ChildState, Summary
 from agent_widgets.transcript import Child, Transcript, TranscriptBuilder
 
 
@@ -20,6 +20,7 @@ class _Held:
     open: TranscriptBuilder | None = None
     cur_iter: int = 0
     rules: tuple[PermissionRule, ...] = ()
+    summary: Summary | None = None
     children: tuple[tuple[str, Memory], ...] = ()
 
 
@@ -36,7 +37,9 @@ class Memory:
         """A value; the unfinished message of an open reply is the last of its context."""
         held = self._held
         if held.open is None:
-            return AgentState(session_id=self.session_id, context=held.done, cur_iter=held.cur_iter, rules=held.rules)
+            return AgentState(
+                session_id=self.session_id, context=held.done, cur_iter=held.cur_iter, rules=held.rules, summary=held.summary
+            )
         opened = held.open.freeze()
         steps = {child.call_id: child.transcript.steps for child in opened.children}
         return AgentState(
@@ -45,6 +48,7 @@ class Memory:
             reply_id=opened.message.id,
             cur_iter=held.cur_iter,
             rules=held.rules,
+            summary=held.summary,
             children=tuple(
                 ChildState(call_id=call_id, state=child.state, steps=steps.get(call_id, 0)) for call_id, child in held.children
             ),
@@ -57,9 +61,9 @@ class Memory:
         if state.reply_id:
             opened = TranscriptBuilder(_transcript_of(state, state.cur_iter))
             children = tuple((child.call_id, _memory_of(child.state)) for child in state.children)
-            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules, children)
+            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules, state.summary, children)
         else:
-            held = _Held(state.context, None, 0, state.rules)
+            held = _Held(state.context, None, 0, state.rules, state.summary)
         self._swap(lambda _: held)
 
     @property
@@ -103,7 +107,10 @@ class Memory:
         return sum(map(is_meant, before.rules))
 
     def apply(self, event: ev.Event) -> None:
-        """Fold one event into the open reply, and into the memory of the sub-agent that it is of; ``REPLY_END`` closes it."""
+        """Fold one event into the open reply, and into the memory of the sub-agent that it is of.
+
+        ``REPLY_END`` closes the reply; a summary stands for older messages from now on.
+        """
         opened = self._held.open
         if opened is None:
             return
@@ -112,16 +119,23 @@ class Memory:
             child = self.child(path[0])
             if child is not None:
                 child.apply(ev.inside(event))
-        elif isinstance(event, ev.ReplyEndEvent):
-            message = opened.freeze().message
-            self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0, children=()))
-        elif isinstance(event, ev.UserConfirmResultEvent):  # names its calls by id: they may be a sub-agent's
-            for _, child in self._held.children:
-                child.apply(event)
-        elif isinstance(event, ev.UserInterruptEvent):  # names a reply: it may be a sub-agent's
-            children = [child for _, child in self._held.children]
-            for child in [child for child in children if child.holds(event.reply_id)] or children:
-                child.apply(event)
+            return
+        match event:
+            case ev.ReplyEndEvent():
+                message = opened.freeze().message
+                self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0, children=()))
+            case ev.CustomEvent(name=ev.SUMMARY, value={"text": str(text), "messages": int(messages), "blocks": int(blocks)}):
+                summary = Summary(text=text, messages=messages, blocks=blocks)
+                self._swap(lambda held: replace(held, summary=summary))
+            case ev.UserConfirmResultEvent():  # names its calls by id: they may be a sub-agent's
+                for _, child in self._held.children:
+                    child.apply(event)
+            case ev.UserInterruptEvent():  # names a reply: it may be a sub-agent's
+                children = [child for _, child in self._held.children]
+                for child in [child for child in children if child.holds(event.reply_id)] or children:
+                    child.apply(event)
+            case _:
+                pass
 
     def holds(self, reply_id: str) -> bool:
         """Whether the open reply, or that of a sub-agent, has this id."""

@@ -20,7 +20,8 @@ from agent_widgets.backends import (
     ModelRequest,
     messages_of,
 )
-from agent_widgets.errors import ModelError
+from agent_widgets.compression import CompressionConfig, Gauge
+from agent_widgets.errors import ConversationTooLongError, ModelError
 from agent_widgets.loops import LastStep
 from agent_widgets.memory import Memory
 from agent_widgets.messages import (
@@ -33,6 +34,7 @@ from agent_widgets.messages import (
     new_id,
 )
 from agent_widgets.runs import current_run
+from agent_widgets.shortening import Notes, Shortening
 from agent_widgets.tools import Tool
 from agent_widgets.transcript import closing
 
@@ -55,6 +57,9 @@ class ReplyLoop:
         tools: dict[str, Tool],
         permissions: tuple[PermissionRule, ...] = (),
         instructions: str = "",
+        compression: CompressionConfig | None = None,
+        summariser: Model | None = None,
+        gauge: Gauge | None = None,
         max_steps: int,
         say: Callable[[ev.Event], None],
         last_step: LastStep,
@@ -70,6 +75,9 @@ class ReplyLoop:
             tools: By name.
             permissions: Rules that decide beside those of the state.
             instructions: The system message.
+            compression: How to shorten what is too long; ``None``: never.
+            summariser: Who writes the summary; the model if ``None``.
+            gauge: What is known of the length of requests.
             max_steps: Model calls in one reply, at most.
             say: Remembers an event in ``memory``, and then emits it.
             last_step: Set when the reply is to end after this step.
@@ -82,6 +90,16 @@ class ReplyLoop:
         self._tools = tools
         self._permissions = permissions
         self._instructions = instructions
+        self._gauge = gauge or Gauge()
+        self._shortening = Shortening(
+            memory=memory,
+            config=compression,
+            gauge=self._gauge,
+            model=summariser or model,
+            ask=self._ask,
+            say=self._say,
+            give_way=self._give_way,
+        )
         self._max_steps = max_steps
         self._tell = say
         self._last_step = last_step
@@ -91,6 +109,11 @@ class ReplyLoop:
         self._leg: asyncio.Task[object] | None = None
         self._cancels = 0
         self._over = False
+
+    @property
+    def is_summarising(self) -> bool:
+        """Whether it is between two steps, with a call under way that belongs to none."""
+        return self._shortening.is_asking
 
     async def carry(self, inputs: Inputs) -> None:
         """Until the reply ends or pauses. Cancelled or failing, it closes what is open, then raises."""
@@ -185,31 +208,54 @@ class ReplyLoop:
 
     async def _reason(self) -> tuple[ToolCallBlock, ...] | None:
         """One model call; gives the calls that it asked for, and ``None`` if the reply is to end before it has begun."""
-        request = ModelRequest(
+        whole = ModelRequest(
             context=self._memory.state.context,
             instructions=self._instructions,
             tools=tuple(tool.spec for tool in self._tools.values()),
         )
-        self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name))
-        self._give_way()
-        taken = {block.id for message in request.context for block in message.content if isinstance(block, ToolCallBlock)}
+        taken = {block.id for message in whole.context for block in message.content if isinstance(block, ToolCallBlock)}
         answer = Answer(self._say, self._reply_id, taken, keeps_ids=not self._is_child)
-        if not await self._ask(request, answer):
+        request = await self._send(whole, answer)
+        if request is None:
             return None
         answer.end()
+        self._gauge.learn(request, answer.input_tokens)
         self._give_way()
         calls = {b.id: b for b in self._memory.transcript.message.content if isinstance(b, ToolCallBlock)}
         # What is executed is what the model wrote: arguments that were mended for the history are refused by the tool.
         return tuple(replace(calls[call_id], input=arguments or "{}") for call_id, arguments in answer.calls.items())
 
-    async def _ask(self, request: ModelRequest, answer: Answer) -> bool:
+    async def _send(self, whole: ModelRequest, answer: Answer) -> ModelRequest | None:
+        """Ask with what fits; once more, shortened, if it is refused as too long. Gives the request that was answered."""
+        request = await self._shortening.before(whole)
+        refusal: ConversationTooLongError | None = None
+        try:
+            if not await self._call(request, answer, {}):
+                return None
+        except ConversationTooLongError as error:
+            if answer.has_begun:
+                raise
+            refusal = error
+        if refusal is None:
+            return request
+        shorter = await self._shortening.after_refusal(whole, request)
+        if shorter is None:
+            raise refusal
+        return shorter if await self._call(shorter, answer, {"purpose": "again"}) else None
+
+    async def _call(self, request: ModelRequest, answer: Answer, metadata: JsonObject) -> bool:
+        self._say(ev.ModelCallStartEvent(reply_id=self._reply_id, model_name=self._model.name, metadata=metadata))
+        self._give_way()
+        return await self._ask(self._model, request, answer)
+
+    async def _ask(self, model: Model, request: ModelRequest, answer: Answer | Notes) -> bool:
         """Stream one answer. A call that fails for a while, before it has said anything, is tried again.
 
         Gives ``False`` if the reply was asked to end after this step while it waited to try again.
         """
         for attempt in range(MAX_RETRIES + 1):
             try:
-                await self._listen(self._model.stream(request), answer)
+                await self._listen(model.stream(request), answer)
             except ModelError as error:
                 self._give_way()  # a model that takes its cancel for a lost connection is not asked again
                 if answer.has_begun or not error.is_temporary or attempt == MAX_RETRIES:
@@ -223,7 +269,7 @@ class ReplyLoop:
                 break
         return True
 
-    async def _listen(self, pieces: AsyncIterator[ModelDelta], answer: Answer) -> None:
+    async def _listen(self, pieces: AsyncIterator[ModelDelta], answer: Answer | Notes) -> None:
         """Take the pieces as they come. A model that swallows its cancel is not heard any further."""
         try:
             async for piece in pieces:

@@ -13,6 +13,7 @@ import pydantic_core
 
 from agent_widgets.messages import (
     Block,
+    HintBlock,
     Msg,
     PermissionRule,
     ToolCallBlock,
@@ -21,9 +22,23 @@ from agent_widgets.messages import (
     timestamp,
 )
 
-STATE_VERSION = 1
+STATE_VERSION = 2
+"""2 brought ``summary``: a package that does not know it would send the whole history again, so it must refuse the state."""
 INTERRUPTED_TEXT = "<system-reminder>The tool call has been interrupted by the user.</system-reminder>"
 """What the model reads where a call was cut: AgentScope 2's text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a model reads in place of the oldest part of a history. The history itself stays whole.
+
+    It stands for the first ``messages`` messages, and for the first ``blocks`` blocks of the one after them; there it ends
+    between two steps (``step_ends``).
+    """
+
+    text: str
+    messages: int = 0
+    blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +48,7 @@ class AgentState:
     ``context`` holds the messages in order; while a reply is open, its unfinished message is the last. ``reply_id`` names
     the reply that is running or paused, and is ``""`` when there is none. ``cur_iter`` counts that reply's steps, and
     ``children`` holds the conversations of the sub-agents that it has called: they are gone when it ends.
+    ``summary`` is what a model reads in place of the oldest messages, once they were compressed.
     """
 
     session_id: str = field(default_factory=new_id)
@@ -40,6 +56,7 @@ class AgentState:
     reply_id: str = ""
     cur_iter: int = 0
     rules: tuple[PermissionRule, ...] = ()
+    summary: Summary | None = None
     children: tuple[ChildState, ...] = ()
     version: int = STATE_VERSION
 
@@ -62,13 +79,14 @@ class AgentState:
             faults += (f"message {number}: {fault}" for fault in _faults(message, is_open=is_open))
         for child in self.children:
             faults += (f"sub-agent of call {child.call_id!r}: {fault}" for fault in child.state.check())
-        return tuple(faults)
+        return (*faults, *_summary_faults(self.summary, self.context))
 
     def repair(self) -> AgentState:
         """The same history with every fault mended, as after a crash: cut calls are closed as interrupted.
 
         A reply that waits for a person goes on waiting, and so does one whose sub-agent waits. One that was running when the
-        state was saved is ended; what a sub-agent had said stands in the result of its call.
+        state was saved is ended; what a sub-agent had said stands in the result of its call. A summary that does not fit the
+        history (any more) is dropped: the messages themselves are all there.
         """
         paused = bool(self.waiting())
         children = tuple(replace(child, state=child.state.repair()) for child in self.children)
@@ -81,9 +99,14 @@ class AgentState:
             else _repaired(message, was_open=False, waiting=set(), said={})
             for message in self.context
         )
-        if paused:
-            return replace(self, context=context, children=children)
-        return replace(self, context=context, children=(), reply_id="", cur_iter=0)
+        return replace(
+            self,
+            context=context,
+            children=children if paused else (),
+            reply_id=self.reply_id if paused else "",
+            cur_iter=self.cur_iter if paused else 0,
+            summary=self.summary if _still_fits(self.summary, self.context, context) else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +128,20 @@ def unanswered(message: Msg) -> set[str]:
     """The ids of the calls of this message that have no final result."""
     closed = {b.id for b in message.content if isinstance(b, ToolResultBlock) and b.state != "running"}
     return {b.id for b in message.content if isinstance(b, ToolCallBlock)} - closed
+
+
+def step_ends(message: Msg) -> tuple[int, ...]:
+    """After how many of its blocks a step of a reply is over: where every call has its result, and after a hint."""
+    ends: list[int] = []
+    open_calls: set[str] = set()
+    for at, block in enumerate(message.content, 1):
+        if isinstance(block, ToolCallBlock):
+            open_calls.add(block.id)
+        elif isinstance(block, ToolResultBlock) and block.state != "running":
+            open_calls.discard(block.id)
+        if isinstance(block, ToolResultBlock | HintBlock) and not open_calls:
+            ends.append(at)
+    return tuple(ends)
 
 
 def waiting_calls(message: Msg) -> tuple[ToolCallBlock, ...]:
@@ -129,6 +166,24 @@ def valid_arguments(text: str) -> str:
     except ValueError:
         return "{}"
     return pydantic_core.to_json(partial).decode() if isinstance(partial, dict) else "{}"
+
+
+def _summary_faults(summary: Summary | None, context: tuple[Msg, ...]) -> list[str]:
+    if summary is None:
+        return []
+    if not 0 <= summary.messages <= len(context):
+        return [f"the summary stands for {summary.messages} messages, and there are {len(context)}"]
+    if summary.blocks and (summary.messages == len(context) or summary.blocks not in step_ends(context[summary.messages])):
+        return [f"the summary ends inside a step of message {summary.messages}"]
+    return []
+
+
+def _still_fits(summary: Summary | None, before: tuple[Msg, ...], after: tuple[Msg, ...]) -> bool:
+    """Whether a summary stands for the same blocks after a repair as before it."""
+    if summary is None or _summary_faults(summary, before) or _summary_faults(summary, after):
+        return False
+    then, now = ([(b.type, b.id) for m in context[summary.messages :][:1] for b in m.content] for context in (before, after))
+    return then[: summary.blocks] == now[: summary.blocks]
 
 
 def _faults(message: Msg, *, is_open: bool) -> list[str]:

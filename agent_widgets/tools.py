@@ -250,12 +250,15 @@ def _check_timeout(timeout: object, tool_name: str, *, external: bool) -> None:
 async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> object:
     """Run in a worker thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed.
 
-    A thread that ends in that moment without having noticed has done its work: its result is kept.
+    A thread that ends in that moment without having noticed has done its work: its result is kept. One that had not begun
+    never does.
     """
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     result: concurrent.futures.Future[object] = concurrent.futures.Future()
 
     def work() -> object:
+        if not result.set_running_or_notify_cancel():
+            return None
         try:
             result.set_result(call())
         except BaseException as error:
@@ -270,6 +273,8 @@ async def _in_thread(call: Callable[[], object], stopping: _StopSignal) -> objec
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
     except asyncio.CancelledError:  # noqa: ASYNC103 - who stopped this run was cancelled too: it ends, and loses no result
         stopping.is_set = True
+        if result.cancel():  # the thread had not come to it
+            raise
         try:
             async with asyncio.timeout(THREAD_GRACE_SECONDS):
                 await ended.wait()

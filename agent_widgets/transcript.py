@@ -54,8 +54,8 @@ class Child:
 class Transcript:
     """What one run looks like: the assistant message so far, and what surrounds it.
 
-    ``model`` names the model called last, ``steps`` counts model calls, ``calling`` says that one is open. What sub-agents do
-    is in ``children``, in the order in which they began; their tokens are also in the message's ``usage``.
+    ``model`` names the model called last for a step, ``steps`` counts steps, ``calling`` says that a model call is open. What
+    sub-agents do is in ``children``, in the order in which they began; their tokens are also in the message's ``usage``.
     """
 
     message: Msg
@@ -277,8 +277,10 @@ class TranscriptBuilder:
                     error=event.error,
                     metadata=metadata,
                 )
-            case ev.ModelCallStartEvent():
+            case ev.ModelCallStartEvent() if event.begins_step:
                 base = replace(base, model=event.model_name, steps=base.steps + 1, calling=True)
+            case ev.ModelCallStartEvent():
+                base = replace(base, calling=True)
             case ev.ModelCallEndEvent():
                 self._use(event)
                 base, message = replace(base, calling=False), self._base.message

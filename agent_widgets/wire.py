@@ -7,7 +7,7 @@ events can be read; unknown kinds and wrong types are an ``InputError`` that say
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, cast
 
 import pydantic_core
@@ -95,7 +95,7 @@ def load_state(value: object) -> AgentState:
             'Upgrade with:  pip install -U "agent-widgets"'
         )
     try:
-        return _STATE.validate_python(value)
+        return replace(_STATE.validate_python(value), version=STATE_VERSION)  # what was read is this version's from here on
     except ValidationError as error:
         raise SavedStateError(f"This is not a saved agent state: {_first_fault(error)}") from error
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_widgets.backends import Model, ModelDelta, ModelRequest, TextPiece
-from agent_widgets.errors import ModelError, ModelSetupError
+from agent_widgets.errors import ConversationTooLongError, ModelError, ModelSetupError
 from agent_widgets.messages import UserMsg
 from agent_widgets.models.openai_chat import OpenAIChat
 from agent_widgets.models.openai_errors import explain
@@ -60,8 +60,16 @@ REFUSALS: dict[str, tuple[Answer, type[ModelError], str]] = {
         r'too many requests.*"slow down" Wait 20 s\.',
     ),
     "nothing left to spend": (said(429, "no", code="insufficient_quota"), ModelSetupError, "nothing left to spend"),
-    "too long": (said(400, "no", code="context_length_exceeded"), ModelError, "too long for this model.*reset=True"),
-    "too long for llama.cpp": (said(400, "exceeds the available context size"), ModelError, "too long for this model"),
+    "too long": (
+        said(400, "no", code="context_length_exceeded"),
+        ConversationTooLongError,
+        "too long for this model.*reset=True",
+    ),
+    "too long for llama.cpp": (
+        said(400, "exceeds the available context size"),
+        ConversationTooLongError,
+        "too long for this model",
+    ),
     "a refused request": (said(413), ModelError, "request was refused"),
     "a fault in HTML": (refusal(500, "<html><b>Bad</b> day</html>"), ModelError, r'server has a problem.*500: "Bad day"'),
     "an empty fault": (refusal(503, ""), ModelError, "server has a problem.*503"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_widgets.backends import TextPiece, ThinkingPiece, UsageReport
-from agent_widgets.errors import ModelError, ModelSetupError
+from agent_widgets.errors import ConversationTooLongError, ModelError, ModelSetupError
 from agent_widgets.models.openai_responses import OpenAIResponses
 from tests.models.chat_server import Answer, ChatServer, refusal
 from tests.models.responses_events import COMPLETED, added, answer, cut, done, ended, more, summary, text, whole
@@ -72,7 +72,11 @@ BROKEN: dict[str, tuple[Answer, type[ModelError], str]] = {
     "a failure without a word": (broken(ended("failed")), ModelError, "an error: no reason was given"),
     "a failure from haste": (broken(said_failed("rate_limit_exceeded", "slow down")), ModelError, "too many requests.*slow down"),
     "a failure from the prompt": (broken(said_failed("invalid_prompt", "no")), ModelError, "refused.*would be refused again"),
-    "a failure from its length": (broken(said_failed("context_length_exceeded", "no")), ModelError, "too long.*reset=True"),
+    "a failure from its length": (
+        broken(said_failed("context_length_exceeded", "no")),
+        ConversationTooLongError,
+        "too long.*reset=True",
+    ),
     "an error": (broken({"type": "error", "code": "x", "message": f"overloaded {KEY}"}), ModelError, r"overloaded \[removed\]"),
     "an error in an error": (
         broken({"type": "error", "error": {"code": "insufficient_quota", "message": f"no {KEY}"}}),

@@ -12,6 +12,7 @@ import pytest
 
 import agent_widgets as aw
 from agent_widgets import errors
+from agent_widgets.compression import SUMMARY_PROMPT
 from agent_widgets.models import scripted
 
 NAMES = [
@@ -23,8 +24,10 @@ NAMES = [
     "AgentWidgetsError",
     "AssistantMsg",
     "Budget",
+    "CompressionConfig",
     "ConfirmResult",
     "ConfirmationRequiredError",
+    "ConversationTooLongError",
     "DataBlock",
     "Event",
     "ExternalExecutionResultEvent",
@@ -42,6 +45,7 @@ NAMES = [
     "Run",
     "SavedStateError",
     "Session",
+    "Summary",
     "SystemMsg",
     "TextBlock",
     "ThinkingBlock",
@@ -64,8 +68,9 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (
         aw.Agent,
         (
-            "(model=None, *, name='assistant', instructions='', tools=(), state=None, permissions='ask', budget=None, "
-            "max_steps=20, on_interrupt='reply', base_url=None, api_key=None)"
+            "(model=None, *, name='assistant', instructions='', tools=(), state=None, permissions='ask', "
+            "compression=CompressionConfig(trigger_tokens=None, keep_recent_tokens=None, max_summary_tokens=2000, model=None), "
+            "budget=None, max_steps=20, on_interrupt='reply', base_url=None, api_key=None)"
         ),
     ),
     (aw.Agent.reply, "(self, inputs=None)"),
@@ -76,6 +81,11 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Agent.interrupt, "(self, after='now', reason='')"),
     (aw.Agent.forget_rule, "(self, rule)"),
     (aw.Budget, "(*, seconds=None, tokens=None, steps=None, tool_calls=None)"),
+    (
+        aw.CompressionConfig,
+        f"(*, trigger_tokens=None, keep_recent_tokens=None, max_summary_tokens=2000, prompt={SUMMARY_PROMPT!r}, model=None)",
+    ),
+    (aw.Summary, "(*, text, messages=0, blocks=0)"),
     (aw.PermissionRule, "(tool_name, rule_content=None, behavior='allow', source='user')"),
     (aw.Agent.handle_interrupt, "(self, reason)"),
     (aw.chat, "(agent, prompt=None, *, session=None, on_confirm='ask', deadline=None, budget=None)"),

@@ -22,7 +22,7 @@ from agent_widgets.messages import (
     ToolResultBlock,
     UserMsg,
 )
-from agent_widgets.state import INTERRUPTED_TEXT, AgentState, valid_arguments
+from agent_widgets.state import INTERRUPTED_TEXT, AgentState, Summary, valid_arguments
 from tests.validator import assert_valid
 
 ASK = UserMsg("user", "please")
@@ -219,3 +219,50 @@ def test_whatever_was_saved_is_valid_after_repair_and_repairing_twice_changes_no
     sent = chat_messages((*state.context, UserMsg("user", "next")))
     assert_valid(sent)
     assert sent[-1] == {"role": "user", "content": "next"}
+
+
+# -- a summary ------------------------------------------------------------------------------------------------------
+
+STEPS = held(asked("a"), answered("a"), asked("b"), answered("b"), TextBlock("done"), is_open=False).repair()
+
+
+def summed(state: AgentState, messages: int, blocks: int = 0) -> AgentState:
+    return replace(state, summary=Summary(text="notes", messages=messages, blocks=blocks))
+
+
+@pytest.mark.parametrize(("messages", "blocks"), [(0, 0), (1, 0), (1, 2), (1, 4), (2, 0)])
+def test_a_summary_that_ends_between_messages_or_steps_is_kept(messages: int, blocks: int) -> None:
+    state = summed(STEPS, messages, blocks)
+    assert state.check() == ()
+    assert state.repair() == state
+
+
+@pytest.mark.parametrize(
+    ("messages", "blocks", "says"),
+    [
+        (3, 0, "the summary stands for 3 messages, and there are 2"),
+        (-1, 0, "the summary stands for -1 messages, and there are 2"),
+        (1, 1, "the summary ends inside a step of message 1"),
+        (1, 5, "the summary ends inside a step of message 1"),
+        (1, 9, "the summary ends inside a step of message 1"),
+        (1, -1, "the summary ends inside a step of message 1"),
+        (0, 1, "the summary ends inside a step of message 0"),
+        (2, 1, "the summary ends inside a step of message 2"),
+    ],
+)
+def test_a_summary_that_fits_no_history_is_a_fault_and_dropped(messages: int, blocks: int, says: str) -> None:
+    state = summed(STEPS, messages, blocks)
+    assert state.check() == (says,)
+    assert state.repair() == STEPS
+
+
+def test_a_repair_that_moves_what_a_summary_stands_for_drops_it() -> None:
+    doubled = held(asked("a"), answered("a"), answered("a"), asked("b"), answered("b"), TextBlock("done"), is_open=False)
+    assert summed(doubled, 1, 5).repair().summary is None
+    assert summed(doubled, 1, 2).repair().summary == Summary(text="notes", messages=1, blocks=2)
+
+
+def test_a_summary_inside_a_reply_that_a_crash_cut_is_kept() -> None:
+    running = held(asked("a"), answered("a"), asked("b", state="pending"))
+    repaired = summed(running, 1, 2).repair()
+    assert (repaired.summary, repaired.check()) == (Summary(text="notes", messages=1, blocks=2), ())

@@ -434,6 +434,32 @@ async def test_the_stop_of_one_tool_is_not_the_stop_of_the_next() -> None:
     assert await done(second) == ("success", "false")
 
 
+async def test_a_sync_tool_whose_thread_has_not_begun_is_stopped_at_once_and_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker threads take work over a moment after it was handed to them, and skip what was cancelled meanwhile."""
+    handed_over, ran = asyncio.Event(), list[str]()
+    thread: list[Callable[[], object]] = []
+
+    async def hand_over(work: Callable[[], object], **options: object) -> None:
+        thread.append(work)
+        handed_over.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(tools.anyio.to_thread, "run_sync", hand_over)
+
+    def work() -> None:
+        """Do the work."""
+        ran.append("work")
+
+    task = asyncio.create_task(tool(work).execute("{}"))
+    await handed_over.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await asyncio.wait_for(task, tools.THREAD_GRACE_SECONDS / 2)
+    assert STILL_RUNNING not in cancelled.value.args
+    thread[0]()  # it comes to it now
+    assert ran == []
+
+
 async def test_a_sync_tool_that_ends_while_it_is_cancelled_keeps_its_result() -> None:
     begun, go_on = threading.Event(), threading.Event()
 

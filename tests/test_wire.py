@@ -28,7 +28,7 @@ from agent_widgets.messages import (
     URLSource,
     Usage,
 )
-from agent_widgets.state import STATE_VERSION, AgentState
+from agent_widgets.state import STATE_VERSION, AgentState, Summary
 from agent_widgets.transcript import Child, ToolOutput, Transcript
 from agent_widgets.wire import (
     Decide,
@@ -249,9 +249,23 @@ def test_what_is_not_a_message_is_an_input_error_that_says_where(change: JsonObj
 @pytest.mark.parametrize("version", [STATE_VERSION + 1, 99])
 def test_a_state_of_a_newer_version_says_both_versions_and_how_to_upgrade(version: int) -> None:
     with pytest.raises(
-        SavedStateError, match=rf"newer agent-widgets \(version {version}; this one reads up to 1\).*pip install -U"
+        SavedStateError, match=rf"newer agent-widgets \(version {version}; this one reads up to {STATE_VERSION}\).*pip install -U"
     ):
         load_state({"version": version, "context": "of another shape"})
+
+
+def test_a_state_of_the_first_version_has_no_summary_and_is_of_this_version_from_then_on() -> None:
+    state = AgentState(context=(MESSAGE,))
+    first = {key: value for key, value in dump_state(state).items() if key != "summary"} | {"version": 1}
+    assert load_state(first) == state
+
+
+def test_a_summary_is_read_back_and_a_damaged_one_is_an_error() -> None:
+    state = AgentState(context=(MESSAGE,), summary=Summary(text="notes", messages=1))
+    assert dump_state(state)["summary"] == {"text": "notes", "messages": 1, "blocks": 0}
+    assert load_state(json.loads(json.dumps(dump_state(state)))) == state
+    with pytest.raises(SavedStateError, match=r"summary\.messages"):
+        load_state(dump_state(state) | {"summary": {"text": "notes", "messages": "many"}})
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from agent_widgets.errors import ModelError, ModelSetupError
+from agent_widgets.errors import ConversationTooLongError, ModelError, ModelSetupError
 
 RESUME = "What came so far is kept; resume() tries again."
 _BILLING = "Look at the provider's billing page."
 _TOO_LONG = "Begin a fresh one: Session.run(prompt, reset=True)."
 _REFUSED = "The same request would be refused again."
 _LOOKS_SECRET = re.compile(r"(?i)\b(?:sk|pk|key|gsk|xai|hf|r8)[-_][\w*.\-]{8,}|(?<=bearer )[^\s'\"]{6,}")
+_SAYS_TOO_LONG = r"context (size|length|window)|(prompt|input|request) is too long|input token count"
 _REMOVED = "[removed]"
 _SECRET_LENGTH = 4
 _SERVER_FAULT = 500
@@ -165,8 +166,8 @@ def _status_account(status: int, error: Exception, address: str, wire: Wire) -> 
             return ModelSetupError, f"the account has nothing left to spend. {said}", _BILLING
         case 429:
             return ModelError, f"too many requests. {said}", f"Wait{_wait(error)}. {RESUME}"
-        case 400 if "context" in code or re.search(r"context (size|length|window)", said):
-            return ModelError, f"the conversation is too long for this model. {said}", _TOO_LONG
+        case 400 if "context" in code or re.search(_SAYS_TOO_LONG, said):
+            return ConversationTooLongError, f"the conversation is too long for this model. {said}", _TOO_LONG
         case 408 | 504:
             return ModelError, f"the server gave up waiting. {said}", RESUME
         case _ if status >= _SERVER_FAULT:
@@ -184,7 +185,7 @@ def _broken_off_account(error: Exception, address: str) -> _Account:
     if "rate_limit" in code:
         return ModelError, f"too many requests. {said}", f"Wait a little. {RESUME}"
     if "context" in code:
-        return ModelError, f"the conversation is too long for this model. {said}", _TOO_LONG
+        return ConversationTooLongError, f"the conversation is too long for this model. {said}", _TOO_LONG
     if "invalid" in code or "policy" in code:
         return ModelError, f"the request was refused. {said}", _REFUSED
     return ModelError, said, RESUME

@@ -261,7 +261,12 @@ export class TranscriptBuilder {
         this.#base = { ...base, message: { ...message, ...ended(event, message.metadata) } };
         return;
       case "MODEL_CALL_START":
-        this.#base = { ...base, model: event.model_name, steps: base.steps + 1, calling: true };
+        // A call with a purpose of its own (it summarises, or is made again) begins no step.
+        this.#base = {
+          ...base,
+          ...(!("purpose" in event.metadata) && { model: event.model_name, steps: base.steps + 1 }),
+          calling: true,
+        };
         return;
       case "MODEL_CALL_END":
         this.#base = { ...base, calling: false };

@@ -339,6 +339,22 @@ def sub_agents() -> Log:
     return log
 
 
+def compressed() -> Log:
+    """A step that is refused as too long, a summary, and the step's call made again: one step, and the usage of all."""
+    log = Log()
+    log.model()
+    log.model_end(0, 0, finished_reason="interrupted", metadata={"usage": "unknown"})
+    log.add(ev.ModelCallStartEvent(reply_id="r1", model_name="small", metadata={"purpose": "compression"}))
+    log.model_end(900, 40)
+    log.add(ev.CustomEvent(name=ev.SUMMARY, value={"text": "They talked about tea.", "messages": 12, "blocks": 0}))
+    log.add(ev.CustomEvent(name=ev.NOTICE, value={"text": "Older messages were summarised: 12 messages."}))
+    log.add(ev.ModelCallStartEvent(reply_id="r1", model_name="demo", metadata={"purpose": "again"}))
+    log.text("t1", "Green tea.")
+    log.model_end(120, 3)
+    log.end()
+    return log
+
+
 LOGS = (
     plain_text,
     two_tools,
@@ -351,6 +367,7 @@ LOGS = (
     error,
     hints_and_notices,
     sub_agents,
+    compressed,
 )
 
 

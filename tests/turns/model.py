@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from agent_widgets.backends import ModelDelta, ModelRequest
+from agent_widgets.compression import SUMMARY_PROMPT
 from agent_widgets.models.scripted import ScriptedModel, Turn, say
 from tests.validator import faults
 
@@ -40,6 +41,8 @@ class Cues:
         prompts = [message["content"] for message in request.messages if message["role"] == "user"]
         has_cue = prompts[-1] == self._cue and self._script.unused()
         source = self._script if has_cue else ScriptedModel([[say(ALL_IS_WELL)]])
+        if request.instructions == SUMMARY_PROMPT:
+            source = ScriptedModel([[say(["notes ", "on ", "that"])]])
         self.open += 1
         try:
             async for piece in source.stream(request):

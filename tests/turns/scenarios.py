@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_widgets.agent import Agent
-from agent_widgets.errors import ModelError
+from agent_widgets.compression import CompressionConfig
+from agent_widgets.errors import ConversationTooLongError, ModelError
+from agent_widgets.messages import Msg
 from agent_widgets.models.scripted import Turn, call, fail, say, think
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
+from agent_widgets.state import AgentState
 from agent_widgets.tools import Tool, tool
 from tests.fuzz.clock import VirtualLoop
 from tests.turns.model import Cues
@@ -132,6 +135,15 @@ def _busy(session: Session) -> None:
     session.run("before")
 
 
+LONG = "I look, and tell about it at such length that the older steps are summarised as well. " * 3
+
+
+def _with_a_past(world: World, model: Cues, compression: CompressionConfig) -> Agent:
+    """An agent that is about to summarise what was said."""
+    past = [Msg("them", f"{role} says something that is rather long " * 3, role) for role in ("user", "assistant") * 2]
+    return Agent(model, tools=world.tools(), compression=compression, state=AgentState(context=tuple(past)))
+
+
 SCENARIOS: dict[str, Scenario] = {
     "text": Scenario(script=lambda: [[say(["one ", "two ", "three ", "four ", "five"])]]),
     "thinking": Scenario(script=lambda: [[think(["hm ", "hm"]), say(["so ", "it is"])]]),
@@ -182,6 +194,22 @@ SCENARIOS: dict[str, Scenario] = {
     "final step": Scenario(
         script=lambda: [[call("quick", {"key": "a"})], [call("quick", {"key": "b"})], [say(["never said"])]],
         agent=lambda world, model: Agent(model, tools=world.tools(), max_steps=2),
+    ),
+    "compression": Scenario(
+        script=lambda: [
+            [say([LONG]), call("quick", {"key": "a"})],
+            [say([LONG]), call("slow", {"key": "b"})],
+            [say(["found ", "it"])],
+        ],
+        agent=lambda world, model: _with_a_past(world, model, CompressionConfig(trigger_tokens=100)),
+    ),
+    "compression after a refusal": Scenario(
+        script=lambda: [
+            [call("quick", {"key": "a"})],
+            [fail(ConversationTooLongError("scripted", "too long"))],
+            [say(["found ", "it"])],
+        ],
+        agent=lambda world, model: _with_a_past(world, model, CompressionConfig()),
     ),
     # agent.interrupt() is for the run that is busy, and a deadline counts from the start.
     "queued": Scenario(script=lambda: [[say(["my ", "turn"])]], run=_busy, without=("agent.interrupt", "deadline")),
