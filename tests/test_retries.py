@@ -147,8 +147,8 @@ async def test_a_model_that_takes_its_cancel_for_a_lost_connection_is_not_asked_
             self.requests.append(request)
             try:
                 await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                raise ModelError("mistaken", "the connection was lost.", is_temporary=True, retry_after_s=60) from None
+            except asyncio.CancelledError:  # noqa: ASYNC103 - the planted mistake
+                raise ModelError("mistaken", "it was lost.", is_temporary=True, retry_after_s=60) from None  # noqa: ASYNC104
             yield TextPiece("never")
 
     model = Mistaken()
