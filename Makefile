@@ -76,7 +76,7 @@ unit: test-env agentscope-env
 	$(PY) -m pytest $(PYTEST)
 
 gates: test-env js/node_modules/.ready
-	$(PY) -m pytest -m slow tests/test_gates.py tests/test_package.py $(PYTEST)
+	$(PY) -m pytest -m slow tests/test_gates.py tests/test_models_faults.py tests/test_package.py $(PYTEST)
 
 js-test: js/node_modules/.ready
 	cd js && npm test --silent

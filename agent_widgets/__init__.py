@@ -3,9 +3,11 @@
 The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
-    backends, budgets, loops, decisions, waiting, runs             the protocols, and one reply being carried out
-    schemas, tools, permissions, cuts, compression, models/, memory      our own agent: its parts
-    results, subagents, answers, acting, shortening, reasoning, agent         and its loop
+    backends, budgets, loops, decisions, waiting                   the protocols,
+    inbox, runs, reading                                           and one reply being carried out
+    schemas, tools, permissions, cuts, compression, models/        our own agent: its parts
+    memory, results, subagents, answers, acting, shortening,       and its loop
+    reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, sessions                                        when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■

@@ -82,7 +82,7 @@ class Acting:
         """Refuse the calls that a rule denies, ask about those that need a person, and run the others meanwhile."""
         verdicts = self._judged(calls)
         asked = tuple(
-            replace(call, state="asking", suggested_rules=suggested(call, verdicts[call.id][1]))
+            replace(call, state="asking", suggested_rules=suggested(call, self._tools.get(call.name), verdicts[call.id][1]))
             for call in calls
             if verdicts[call.id][0] == "ask"
         )
@@ -136,7 +136,7 @@ class Acting:
         for call in calls:
             decided, rule = verdicts[call.id]
             if decided == "deny" and rule is not None:
-                self._say(*results.denied_by_rule(self._reply_id, call, told(rule)))
+                self._say(*results.denied_by_rule(self._reply_id, call, f"rule: {told(rule)}"))
         return verdicts
 
     def _calls(self) -> dict[str, ToolCallBlock]:

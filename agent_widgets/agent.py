@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import dropwhile
 from typing import Any, Literal
 
@@ -21,13 +22,14 @@ from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
 from agent_widgets.loops import LastStep, LoopThread
 from agent_widgets.memory import Memory
-from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock
+from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock, ToolCallBlock
 from agent_widgets.models import resolve
 from agent_widgets.permissions import checked
+from agent_widgets.reading import EventStream
 from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.runs import Listener, Run, current_run
 from agent_widgets.state import AgentState
-from agent_widgets.subagents import Caller, agent_tool
+from agent_widgets.subagents import Caller, agent_tool, tools_for
 from agent_widgets.tools import Tool, by_name
 from agent_widgets.transcript import Transcript
 from agent_widgets.waiting import CLEAN_UP_SECONDS
@@ -147,6 +149,15 @@ class Agent:
         """
         return self._memory.forget(lambda held: rule in (held, held.tool_name))
 
+    @property
+    def rules(self) -> tuple[PermissionRule, ...]:
+        """``state.rules``: what a person has allowed for this conversation."""
+        return self._memory.rules
+
+    def watch_rules(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call ``watcher`` whenever ``state.rules`` changes, on the thread that changes them; call the result to stop."""
+        return self._memory.watch_rules(watcher)
+
     # -- replies ------------------------------------------------------------------------------------------------
 
     async def reply(self, inputs: Inputs = None) -> Msg:
@@ -164,6 +175,7 @@ class Agent:
         """
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
             return AssistantMsg(self.name, ())
+        await self._settled()
         run = await self._end_pause_of_card(inputs) or self._start(inputs)
         message = await run
         if run.status == "paused":
@@ -178,43 +190,25 @@ class Agent:
         """The same as ``reply``."""
         return await self.reply(inputs)
 
-    async def reply_stream(self, inputs: Inputs = None) -> AsyncGenerator[ev.Event, None]:
-        """Answer, and give the events as they happen.
+    def reply_stream(self, inputs: Inputs = None) -> EventStream:
+        """Answer, and give the events as they happen: ``async for event in agent.reply_stream("…")``.
 
-        A cancelled reader gets the closing events, then its ``CancelledError``. A reader that walks away stops the reply.
+        A reader that is cancelled while it waits for an event gets the closing events, then its ``CancelledError``. One that
+        leaves (``break``, an exception, a cancel in an await of its own) stops the reply, and the next one waits for its end.
         Raises as ``reply`` does, but gives an interrupted reply's events instead of raising.
         """
+        return EventStream(partial(self._begin_stream, inputs))
+
+    async def _begin_stream(self, inputs: Inputs, put: Callable[[ev.Event], None]) -> Run | None:
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
-            return
+            return None
         if (ended := await self._end_pause_of_card(inputs)) is not None:
             for event in dropwhile(lambda event: not isinstance(event, ev.UserInterruptEvent), ended.events):
                 if not isinstance(event, ev.UserInterruptEvent):
-                    yield event
-            return
-        queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
-        run = self._start(inputs, lambda _, event: queue.put_nowait(event) if event and event is not inputs else None)
-        run.ended.add_done_callback(lambda _: queue.put_nowait(None))
-        cancelled: asyncio.CancelledError | None = None
-        try:
-            while True:
-                try:
-                    event = await queue.get()
-                except asyncio.CancelledError as error:  # noqa: ASYNC103 - raised below, after the closing events were given
-                    if cancelled is not None:
-                        raise
-                    cancelled = error
-                    run.stop(reason="the reader was cancelled")
-                    continue  # noqa: ASYNC104
-                if event is None:
-                    break
-                yield event
-        finally:
-            if not run.is_over:
-                run.stop(reason="the reader walked away")
-                await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
-            if cancelled is not None:  # also when the reader closes the stream on one of the closing events
-                raise cancelled
-        run.result()
+                    put(event)
+            return None
+        await self._settled()
+        return self._start(inputs, lambda _, event: put(event) if event and event is not inputs else None)
 
     def reply_sync(self, inputs: Inputs = None) -> Msg:
         """``reply`` for code without ``await``, in a script or in a cell: carried on the loop thread while this one waits.
@@ -267,6 +261,7 @@ class Agent:
 
     def carried_by(self, run: Run) -> None:
         """This run is about to carry the agent: ``interrupt`` reaches it before its first step, and in a loaded pause."""
+        run.takes_notes = True
         if not self._claim.locked() and (self._run is None or not self._run.is_busy):
             self._run = run
 
@@ -274,6 +269,12 @@ class Agent:
         """How far the paused reply has come that ``inputs`` are about; ``None`` if they begin a new one."""
         begins = isinstance(inputs, str | Msg | Sequence)
         return None if begins or not self.state.waiting() else self._memory.transcript
+
+    async def _settled(self) -> None:
+        """A run that nobody reads any more is ending: wait for it, as if its reader had."""
+        run = self._run
+        if run is not None and run.is_abandoned and run.is_busy:
+            await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
 
     async def _end_pause_of_card(self, inputs: Inputs) -> Run | None:
         """End the run that waits, if the pause that ``inputs`` end is its own, and not a sub-agent's; gives that run."""
@@ -294,7 +295,7 @@ class Agent:
                 self.name,
                 "is in a run that waits for a decision: decide on its card, or by its approve(), deny(), answer() or stop()",
             )
-        check_inputs(inputs, self.state, self.name)
+        check_inputs(inputs, self.state, self.name, self.misfit)
         run = Run(
             self,
             inputs,
@@ -315,7 +316,7 @@ class Agent:
     async def run(self, inputs: Inputs, emit: Emit, /) -> None:
         """Carry one reply until it ends or pauses; see ``Backend``."""
         with self._claimed():
-            check_inputs(inputs, self.state, self.name)
+            check_inputs(inputs, self.state, self.name, self.misfit)
             self._run = current_run() or self._run
             self._last_step = LastStep()  # of this run: an event belongs to the loop where it is waited for
             self._reply_loop = self._loop_for(emit)
@@ -329,6 +330,12 @@ class Agent:
     def _resolved_summariser(self, base_url: str | None, api_key: str | None) -> Model | None:
         given = self.compression.model if self.compression else None
         return resolve(given, base_url=base_url, api_key=api_key) if isinstance(given, str) else given
+
+    def misfit(self, call: ToolCallBlock, /) -> str:
+        """Why the edited arguments of a call do not fit its tool; see ``ChecksArguments``."""
+        tool = tools_for(call.id, self.state, self.tools).get(call.name)
+        fault = None if tool is None else tool.misfit(call.input)
+        return "" if fault is None else "\n".join(block.text for block in fault.content if isinstance(block, TextBlock))
 
     def _loop_for(self, emit: Emit) -> ReplyLoop:
         def say(event: ev.Event) -> None:

@@ -6,6 +6,7 @@ timeout or a task group cancels slow readers, and an abandoned generator skips i
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
@@ -32,6 +33,12 @@ from agent_widgets.messages import (
     UserMsg,
 )
 from agent_widgets.state import valid_arguments
+
+CHANGED_TEXT = (
+    "\n<system-reminder>The user changed the arguments of this call before approving it. "
+    "You had asked for: {original}</system-reminder>"
+)
+"""What the model reads below the result of a call that a person edited: it must not take the new arguments for its own."""
 
 Emit = Callable[[Event], None]
 Inputs = str | Msg | Sequence[Msg] | UserConfirmResultEvent | UserInterruptEvent | ExternalExecutionResultEvent | None
@@ -61,6 +68,15 @@ class Backend(Protocol):
 
     def load(self, saved: JsonObject, /) -> None:
         """Go on from a dumped state."""
+        ...
+
+
+@runtime_checkable
+class ChecksArguments(Protocol):
+    """A backend that knows what its tools accept: arguments that a person edits are checked before the decision counts."""
+
+    def misfit(self, call: ToolCallBlock, /) -> str:
+        """Why this call, with its edited ``input``, cannot run; ``""`` if it can, or if nobody knows."""
         ...
 
 
@@ -214,14 +230,25 @@ def _step(text: list[str], calls: list[ToolCallBlock], results: dict[str, ToolRe
     joined = "\n".join(part for part in text if part)
     if calls:
         asked: list[JsonObject] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": valid_arguments(call.input)}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": _sendable(call.name), "arguments": valid_arguments(call.input)},
+            }
             for call in calls
         ]
         yield {"role": "assistant", "content": joined or None, "tool_calls": [*asked]}
         for call in calls:
-            yield {"role": "tool", "tool_call_id": call.id, "content": results[call.id].text() or "(no output)"}
+            given = results[call.id].text() or "(no output)"
+            changed = "" if call.original_input is None else CHANGED_TEXT.format(original=call.original_input)
+            yield {"role": "tool", "tool_call_id": call.id, "content": given + changed}
     elif joined:
         yield {"role": "assistant", "content": joined}
+
+
+def _sendable(name: str) -> str:
+    """A name that a server takes back; models make up others."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
 
 
 def _content(blocks: Sequence[object]) -> JsonValue:

@@ -5,13 +5,14 @@ and the check that a decision fits what waits.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from agent_widgets import events as ev
 from agent_widgets.backends import Inputs, messages_of
 from agent_widgets.errors import InputError, NotWaitingError
-from agent_widgets.messages import JsonObject, ToolCallBlock, ToolCallState
+from agent_widgets.messages import JsonObject, PermissionRule, ToolCallBlock, ToolCallState
 from agent_widgets.state import AgentState, valid_arguments
 
 StopLevel = Literal["now", "step"]
@@ -49,27 +50,31 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a person or a program decided about a waiting call. ``seen`` is the fingerprint of what was shown, if anything was."""
+    """What a person or a program decided about a waiting call.
+
+    ``always`` is a rule to store with an approval; ``True`` stands for the first that was suggested. ``seen`` is the fingerprint
+    of what was shown, if anything was.
+    """
 
     confirmed: bool
     reason: str = ""
     arguments: str | None = None
-    always: bool = False
+    always: bool | PermissionRule = False
     seen: str | None = None
 
     def result_for(self, call: ToolCallBlock) -> ev.ConfirmResult:
         """The decision as the agent takes it."""
         if self.arguments is not None:
             call = replace(call, input=self.arguments)
-        rules = call.suggested_rules if self.always else None
+        rules = (self.always,) if isinstance(self.always, PermissionRule) else call.suggested_rules[:1] if self.always else None
         return ev.ConfirmResult(confirmed=self.confirmed, tool_call=call, rules=rules, reason=self.reason)
 
 
 _NOTHING = "Nothing was executed."
 
 
-def check_inputs(inputs: Inputs, state: AgentState, agent_name: str) -> None:
-    """Refuse what does not fit the state, before anything is changed.
+def check_inputs(inputs: Inputs, state: AgentState, agent_name: str, misfit: Callable[[ToolCallBlock], str]) -> None:
+    """Refuse what does not fit the state, before anything is changed. ``misfit`` says why an edited call cannot run.
 
     Raises:
         NotWaitingError: a decision that nothing waits for, or a message while a reply waits.
@@ -86,6 +91,9 @@ def check_inputs(inputs: Inputs, state: AgentState, agent_name: str) -> None:
                     raise InputError(f"The call {call.id!r} asks for {asked[call.id].name!r}, not for {call.name!r}. {_NOTHING}")
                 if result.confirmed and valid_arguments(call.input) != call.input:
                     raise InputError(f"The arguments {call.input!r:.80} are not a JSON object. {_NOTHING}")
+                edited = result.confirmed and call.input != asked[call.id].input
+                if edited and (fault := misfit(call)):
+                    raise InputError(f"{fault}. {_NOTHING}")
         case ev.ExternalExecutionResultEvent():
             _asked(state, agent_name, inputs.reply_id, [result.id for result in inputs.execution_results], "submitted")
         case _:

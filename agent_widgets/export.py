@@ -63,7 +63,7 @@ def to_text(view: RunView) -> str:
     lines = [f"> {view.prompt}", ""] if view.prompt else []
     for block in view.transcript.message.content:
         lines += _block_lines(block, view.transcript)
-    return "\n".join([*lines, f"[{summary(view)}]"])
+    return "\n".join([*lines, *(f"({notice})" for notice in view.transcript.notices), f"[{summary(view)}]"])
 
 
 def to_markdown(view: RunView) -> str:
@@ -74,7 +74,7 @@ def to_markdown(view: RunView) -> str:
             parts.append(block.text)
         elif lines := _block_lines(block, view.transcript):
             parts.append("```text\n" + "\n".join(lines).replace("```", "'''") + "\n```")
-    return "\n\n".join([*parts, f"*{summary(view)}*"])
+    return "\n\n".join([*parts, *(f"*{notice}*" for notice in view.transcript.notices), f"*{summary(view)}*"])
 
 
 def to_html(views: Sequence[RunView], css_id: str) -> str:
@@ -137,12 +137,18 @@ def _block_lines(block: object, transcript: Transcript) -> list[str]:
             return [block.text, ""]
         case ThinkingBlock():
             return [f"(thought: {block.thinking.strip()})", ""] if block.thinking.strip() else []
+        case HintBlock(hint=str(hint), source="user"):
+            return [f"> {hint}", ""]
         case HintBlock(hint=str(hint)):
             return [f"(hint: {hint})", ""]
         case ToolCallBlock():
-            waits = " <- waits for a decision" if block in transcript.waiting else ""
+            what = "a result" if block.state == "submitted" else "a decision"
+            waits = f" <- waits for {what}" if block in transcript.waiting else ""
+            changed = (
+                [] if block.original_input is None else [f"  changed by a person; the model had asked for {block.original_input}"]
+            )
             below = (line for child in _children(transcript, block.id) for line in _child_lines(child))
-            return [f"{block.name}({block.input}){waits}", *_printed(transcript.outputs, block.id), *below]
+            return [f"{block.name}({block.input}){waits}", *changed, *_printed(transcript.outputs, block.id), *below]
         case ToolResultBlock():
             reason = block.metadata.get("reason")
             # What a sub-agent said is shown where it said it: its caller got the same text.
@@ -182,7 +188,8 @@ def _printed(outputs: Iterable[ToolOutput], call_id: str) -> list[str]:
 def _run_html(view: RunView) -> str:
     prompt = f"<blockquote>{html.escape(view.prompt)}</blockquote>" if view.prompt else ""
     body = "".join(_block_html(block, view.transcript) for block in view.transcript.message.content)
-    return f"{prompt}{body}<p><i>{html.escape(summary(view))}</i></p>"
+    notices = "".join(f"<p>{html.escape(notice)}</p>" for notice in view.transcript.notices)
+    return f"{prompt}{body}{notices}<p><i>{html.escape(summary(view))}</i></p>"
 
 
 def _block_html(block: object, transcript: Transcript) -> str:
@@ -192,6 +199,8 @@ def _block_html(block: object, transcript: Transcript) -> str:
         case ThinkingBlock():
             text = html.escape(block.thinking.strip())
             return f"<details><summary>Thought</summary><pre>{text}</pre></details>" if text else ""
+        case HintBlock(hint=str(hint), source="user"):
+            return f"<blockquote>{html.escape(hint)}</blockquote>"
         case DataBlock(source=Base64Source(media_type="image/png" | "image/jpeg" | "image/gif" | "image/webp") as source):
             name, data = html.escape(block.name or "image"), html.escape(source.data)
             return f'<img alt="{name}" src="data:{source.media_type};base64,{data}">'

@@ -19,11 +19,12 @@ from agent_widgets.backends import Backend
 from agent_widgets.chat import OnConfirm, chat
 from agent_widgets.errors import InputError
 from agent_widgets.kernel import NotebookKernel
+from agent_widgets.permissions import told
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session, sessions
 
 DEFAULT_NAME = "assistant"
-_USAGE = """%agent list                 the sessions of this kernel
+_USAGE = """%agent list                 the sessions of this kernel, and what is allowed without asking
 %agent stop [NAME]          stop what runs or waits
 %agent approve [NAME]       let the waiting calls run
 %agent deny [REASON]        refuse the waiting calls; the model reads the reason
@@ -130,6 +131,8 @@ class AgentMagics(Magics):
     def _list(self, _rest: list[str]) -> None:
         for session in sessions():
             print(session)  # noqa: T201 - a line magic prints
+            for rule in session.rules:
+                print(f"    rule: {told(rule)}")  # noqa: T201
         if not sessions():
             print("No agent has run in this kernel yet.\n\n" + _USAGE)  # noqa: T201
 

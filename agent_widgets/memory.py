@@ -29,6 +29,7 @@ class Memory:
 
     def __init__(self, session_id: str = "") -> None:
         self._held = _Held()
+        self._watchers: tuple[Callable[[], None], ...] = ()
         self._lock = threading.Lock()  # the loop writes while another thread may take back a rule
         self.session_id = session_id or new_id()
 
@@ -101,6 +102,20 @@ class Memory:
         given = tuple(rules)
         self._swap(lambda held: replace(held, rules=tuple(dict.fromkeys((*held.rules, *given)))))
 
+    @property
+    def rules(self) -> tuple[PermissionRule, ...]:
+        """What a person has allowed for this conversation."""
+        return self._held.rules
+
+    def watch_rules(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Tell ``watcher`` of each change of the rules, on the thread that makes it; call the result to stop."""
+        self._watchers = (*self._watchers, watcher)
+
+        def stop() -> None:
+            self._watchers = tuple(other for other in self._watchers if other is not watcher)
+
+        return stop
+
     def forget(self, is_meant: Callable[[PermissionRule], bool]) -> int:
         """Take back the rules that are meant; gives how many there were. Any thread."""
         before = self._swap(lambda held: replace(held, rules=tuple(rule for rule in held.rules if not is_meant(rule))))
@@ -146,7 +161,10 @@ class Memory:
         with self._lock:
             before = self._held
             self._held = change(before)
-            return before
+        if self._held.rules != before.rules:
+            for watcher in self._watchers:
+                watcher()
+        return before
 
 
 def _memory_of(state: AgentState) -> Memory:

@@ -168,7 +168,10 @@ class HintBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallBlock:
-    """A call that a model asked for. ``input`` is raw JSON text, as it was streamed or as a person edited it."""
+    """A call that a model asked for. ``input`` is raw JSON text, as it was streamed or as a person edited it.
+
+    ``original_input`` is what the model had asked for, if a person changed it. It is ours: AgentScope's reader ignores it.
+    """
 
     id: str
     name: str
@@ -178,6 +181,7 @@ class ToolCallBlock:
     type: Literal["tool_call"] = "tool_call"
     created_at: str = field(default_factory=timestamp)
     finished_at: str | None = None
+    original_input: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ Deny beats ask beats allow. Where no rule matches, a tool made with ``confirm=Tr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Literal, cast
@@ -69,14 +70,26 @@ def verdict(call: ToolCallBlock, tool: Tool | None, rules: Iterable[PermissionRu
     return ("ask" if can_run and tool is not None and tool.confirm else "allow"), None
 
 
-def suggested(call: ToolCallBlock, asked_by: PermissionRule | None) -> tuple[PermissionRule, ...]:
-    """The rule that "always" would store. None where a rule asks: it would win over the stored one."""
-    return () if asked_by is not None else (PermissionRule(call.name),)
+MAX_PATTERN_VALUE = 60
+"""Characters of an argument for which a rule is suggested: a longer one will hardly come again, and cannot be read in a line."""
+
+
+def suggested(call: ToolCallBlock, tool: Tool | None, asked_by: PermissionRule | None) -> tuple[PermissionRule, ...]:
+    """The rules that "always" may store, widest first: every call of the tool, and those with the same first argument.
+
+    None where a rule asks: it would win over the stored one.
+    """
+    if asked_by is not None:
+        return ()
+    main = next(_described(call, tool), "")
+    is_short = main.isprintable() and 0 < len(main.partition("=")[2]) <= MAX_PATTERN_VALUE
+    same = (PermissionRule(call.name, re.sub(r"[*?[]", r"[\g<0>]", main)),) if is_short else ()
+    return (PermissionRule(call.name), *same)
 
 
 def told(rule: PermissionRule) -> str:
-    """A rule as a person reads it beside a denied call."""
-    return f"rule: {rule.behavior} {rule.tool_name}" + ("" if rule.rule_content is None else f"({rule.rule_content})")
+    """A rule as a person reads it: ``allow delete_rows(table=staging_*)``."""
+    return f"{rule.behavior} {rule.tool_name}" + ("" if rule.rule_content is None else f"({rule.rule_content})")
 
 
 def _matches(rule: PermissionRule, tool_name: str, described: tuple[str, ...]) -> bool:

@@ -33,7 +33,7 @@ from agent_widgets.messages import (
     ToolCallBlock,
     new_id,
 )
-from agent_widgets.runs import current_run
+from agent_widgets.runs import Run, current_run
 from agent_widgets.shortening import Notes, Shortening
 from agent_widgets.tools import Tool
 from agent_widgets.transcript import closing
@@ -178,17 +178,31 @@ class ReplyLoop:
     async def _steps(self) -> None:
         while self._memory.steps < self._max_steps:
             self._memory.count_step()
+            self._take_notes()
             calls = await self._reason()
             if calls is None:
                 self._close("interrupted")
                 return
-            if not calls:
+            run = self._run
+            if not calls and not (run and run.notes):  # a note that came meanwhile is worth another step
                 self._close("completed")
                 return
             await self._acting.begin(calls)
             if self._pauses_or_ends():
                 return
         self._close("exceed_max_iters")
+
+    @property
+    def _run(self) -> Run | None:
+        """The run whose own reply this is: notes are not for another agent that works inside it."""
+        run = current_run()
+        return run if run is not None and run.reply.id == self._reply_id else None
+
+    def _take_notes(self) -> None:
+        """What a person has added since the last step: the model reads it now."""
+        run = self._run
+        for note in run.take_notes() if run else ():
+            self._say(ev.HintBlockEvent(reply_id=self._reply_id, block_id=note.id, source="user", hint=note.text))
 
     def _give_way(self) -> None:
         """Raise a cancel that no await has met yet (a budget's, or one that a model swallowed): nothing may begin after it."""

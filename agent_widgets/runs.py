@@ -15,7 +15,7 @@ import concurrent.futures
 import contextvars
 import textwrap
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -27,11 +27,12 @@ from agent_widgets.budgets import Budget, Meter
 from agent_widgets.decisions import Decision, StopLevel, StopRequest, StopSource, check_level
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.eventlog import EventLog
-from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, ToolResultBlock, new_id
+from agent_widgets.inbox import Inbox, Note
+from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, PermissionRule, ToolCallBlock, new_id
 from agent_widgets.state import valid_arguments
 from agent_widgets.transcript import Transcript, TranscriptBuilder, closing
 from agent_widgets.waiting import PlainWaiter, Waiter
-from agent_widgets.wire import RunView, fingerprint
+from agent_widgets.wire import RunView
 
 RunStatus = Literal["queued", "running", "stopping", "paused", "completed", "interrupted", "exceed_max_iters", "error"]
 Listener = Callable[["Run", ev.Event | None], None]
@@ -82,7 +83,9 @@ class Run:
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self.ended.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel what others wait for
         self.ahead = 0
+        self.is_abandoned = False
         self.note = ""
+        self.takes_notes = False  # the backend says that it asks for them, or asks
         self.resume_with: Callable[[], Run] | None = None
         self._inputs = inputs
         self._loop = loop
@@ -105,8 +108,7 @@ class Run:
         self._stop_ms: float | None = None
         self.running_calls: dict[str, Callable[[StopRequest], bool]] = {}  # how to stop one alone; False: it has ended
         self._call_stops: dict[str, StopRequest] = {}
-        self._decisions: dict[str, Decision] = {}
-        self._answers: dict[str, ToolResultBlock] = {}
+        self._inbox = Inbox(backend)
         self._unlogged: ev.Event | None = None
         self._error: BaseException | None = None
         self._started_at = self._ended_at = 0.0
@@ -137,6 +139,11 @@ class Run:
     def text(self) -> str:
         """The text of the answer, as far as it has come."""
         return self.reply.get_text_content() or ""
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What ``steer`` was given and the model has not read: it waits for the next step, or the run ended before."""
+        return self._inbox.notes
 
     @property
     def error(self) -> BaseException | None:
@@ -187,6 +194,10 @@ class Run:
             facts["stop"] = stop if self._stop_ms is None else {**stop, "stop_ms": self._stop_ms}
         if self.note:
             facts["note"] = self.note
+        if self.takes_notes:
+            facts["steerable"] = True
+        if notes := self._inbox.notes:
+            facts["steering"] = [note.facts() for note in notes]
         return facts
 
     def view(self) -> RunView:
@@ -240,23 +251,37 @@ class Run:
         else:
             self._call(self._stop_call, call_id, request)
 
-    def approve(self, call_id: str | None = None, *, arguments: JsonObject | str | None = None, always: bool = False) -> None:
+    def abandon(self) -> None:
+        """Nobody reads it any more: end it. Any thread."""
+        self.is_abandoned = True
+        self.stop(reason="the reader walked away")
+
+    def approve(
+        self,
+        call_id: str | None = None,
+        *,
+        arguments: JsonObject | str | None = None,
+        always: bool | PermissionRule = False,
+    ) -> None:
         """Let a waiting call run, or all that wait. ``arguments`` replaces what the model asked for.
 
         Args:
             call_id: Which call; ``None``: all that wait.
             arguments: New arguments, as a dict or JSON text.
             always: Also allow this tool from now on in this conversation: a rule in ``agent.state.rules``, which
-                ``agent.forget_rule`` takes back. Nothing where a rule of ``permissions`` asks, because that one wins.
+                ``agent.forget_rule`` takes back. A rule of your own narrows it: ``PermissionRule("delete_rows", "table=tmp_*")``.
+                Nothing where a rule of ``permissions`` asks, because that one wins.
 
         Raises:
-            InputError: ``arguments`` is not a JSON object.
+            InputError: ``arguments`` is not a JSON object, or does not fit the tool. The call still waits.
         """
         text = arguments if isinstance(arguments, str) or arguments is None else pydantic_core.to_json(arguments).decode()
         if text is not None and valid_arguments(text) != text:
             raise InputError(
                 f"approve(arguments={text!r:.80}): it must be a JSON object, such as {{'name': value}}. Nothing was executed."
             )
+        if text is not None and (fault := self._inbox.misfit(self.transcript.waiting, call_id, text)):
+            raise InputError(f"approve(arguments={text!r:.80}): {fault}")
         self._call(self.decide, call_id, Decision(confirmed=True, arguments=text, always=always))
 
     def deny(self, call_id: str | None = None, reason: str = "", *, stop: bool = False) -> None:
@@ -267,7 +292,31 @@ class Run:
 
     def answer(self, call_id: str, result: str) -> None:
         """Give the result of a call that waits for an outside one."""
-        self._call(self._answer, call_id, result)
+        self._call(self.take_answer, call_id, result)
+
+    def steer(self, text: str) -> str:
+        """Add something while the agent works: the model reads it at its next step, as a message of the user.
+
+        Until then ``withdraw`` takes it back. An answer that would have been the last one is followed by another step, which
+        counts as every step does; a run that waits for a decision goes on waiting. What the model has not read when the run
+        ends stays in ``notes``, and the card says so.
+
+        Returns:
+            The note's id.
+
+        Raises:
+            InputError: there is no text.
+            AgentWidgetsError: this run has ended.
+        """
+        note = Note(text=text)
+        if self.is_over:
+            raise AgentWidgetsError(f"steer(): this run is {self._status}. Ask in the next one: chat(agent, …).")
+        self._call(self.add_note, note)
+        return note.id
+
+    def withdraw(self, steer_id: str | None = None) -> None:
+        """Take back a note that the model has not read, or all of them."""
+        self._call(self.take_back, steer_id)
 
     def resume(self) -> Run:
         """Go on after an interrupted or failed run without a new message. Gives the run that does.
@@ -320,44 +369,59 @@ class Run:
 
     def decide(self, call_id: str | None, decision: Decision) -> str:
         """Take a decision; it counts when the reply has parked. Gives ``""``, or a sentence that says why it does not count."""
+        return self._take(lambda waiting: self._inbox.decide(waiting, call_id, decision))
+
+    def decide_all(self, seen: Mapping[str, str], decision: Decision) -> str:
+        """``decide`` about the calls that a person saw together: fingerprints by id."""
+        return self._take(lambda waiting: self._inbox.decide_all(waiting, seen, decision))
+
+    def take_answer(self, call_id: str, result: str) -> str:
+        """``answer``, on the loop. Gives ``""``, or a sentence that says why it does not count."""
+        return self._take(lambda waiting: self._inbox.answer(waiting, call_id, result))
+
+    def _take(self, put: Callable[[Sequence[ToolCallBlock]], str]) -> str:
         if self.is_over:
             return "This run has already ended; nothing was executed."
-        waiting = [call for call in self.transcript.waiting if call.state == "asking" and call.id not in self._decisions]
-        chosen = [call for call in waiting if call_id in (None, call.id)]
-        if not chosen:
-            return "This call is not waiting for a decision any more; nothing was executed by this click."
-        for call in chosen:
-            if decision.seen is not None and decision.seen != fingerprint(call.name, call.input):
-                return "The arguments have changed since this view was drawn; nothing was executed. Look again and decide."
-            self._decisions[call.id] = decision
-        self._go_on()
-        return ""
-
-    def _answer(self, call_id: str, result: str) -> None:
-        call = next((c for c in self.transcript.waiting if c.id == call_id and c.state == "submitted"), None)
-        if call is not None and call_id not in self._answers:
-            self._answers[call_id] = ToolResultBlock(id=call_id, name=call.name, output=result, state="success")
+        why_not = put(self.transcript.waiting)
+        if not why_not:
             self._go_on()
+        return why_not
 
     def _go_on(self) -> None:
         """Start a leg with the decisions that wait; while a leg runs they wait for its end."""
         if self._status != "paused":
             return
-        stops, self._call_stops = self._call_stops, {}
-        for call_id, request in stops.items():
+        inputs = self._next_call_stop() or self._inbox.ready(self.transcript)
+        if inputs is not None:
+            self._start_leg(inputs)
+
+    def add_note(self, note: Note) -> None:
+        """``steer``, on the loop."""
+        self._inbox.notes = (*self._inbox.notes, note)
+        self._tell(None)
+
+    def take_back(self, note_id: str | None) -> str:
+        """``withdraw``, on the loop. Gives ``""``, or a sentence that says why nothing was taken back."""
+        if not self._inbox.withdraw(note_id):
+            return "The model has read this already; it cannot be taken back."
+        self._tell(None)
+        return ""
+
+    def take_notes(self) -> tuple[Note, ...]:
+        """What the model is to read now: an agent that can be steered asks at each step, and says it with ``HintBlockEvent``."""
+        notes = self._inbox.take_notes()
+        if notes or not self.takes_notes:
+            self.takes_notes = True
+            self._tell(None)
+        return notes
+
+    def _next_call_stop(self) -> ev.UserInterruptEvent | None:
+        """The end of a sub-agent that waits and is to be stopped alone, one for each leg."""
+        while self._call_stops:
+            call_id, request = self._call_stops.popitem()
             if below := self.transcript.working_for(call_id):
-                self._call_stops = {other: stop for other, stop in stops.items() if other != call_id}
-                self._start_leg(ev.UserInterruptEvent(reply_id=below.message.id, metadata=request.facts()))
-                return
-        calls = {call.id: call for call in self.transcript.waiting}
-        ready = {call_id: decision for call_id, decision in self._decisions.items() if call_id in calls}
-        answers = tuple(block for call_id, block in self._answers.items() if call_id in calls)
-        reply_id = self.reply.id
-        if ready:
-            results = tuple(decision.result_for(calls[call_id]) for call_id, decision in ready.items())
-            self._start_leg(ev.UserConfirmResultEvent(reply_id=reply_id, confirm_results=results))
-        elif answers:
-            self._start_leg(ev.ExternalExecutionResultEvent(reply_id=reply_id, execution_results=answers))
+                return ev.UserInterruptEvent(reply_id=below.message.id, metadata=request.facts())
+        return None
 
     def _stop_call(self, call_id: str, request: StopRequest) -> None:
         if not self.is_over and self._stop is None and not self.running_calls.get(call_id, lambda _: False)(request):
@@ -492,13 +556,12 @@ class Run:
         if self._closed:
             return
         if isinstance(event, ev.ReplyEndEvent) and not ev.agent_path(event):
+            self._tell_unread()
             self._closed = True
             if self._stop is not None and event.finished_reason == "interrupted":
                 self._stop_ms = self._stop.milliseconds()
                 event = replace(event, metadata={**event.metadata, **self._stop.facts(), "stop_ms": self._stop_ms})
-        self._log.append(event)
-        self._builder.apply(event)
-        self._tell(event)
+        self._record(event)
         if self._meter is not None and self._leg is not None and not self._leg.cancelling():  # what closes it uses nothing
             reason = self._meter.exceeded(event)
             if reason:
@@ -508,6 +571,17 @@ class Run:
         """The answer to a pause that began this leg, unless the backend has said it: one that remembers it first may."""
         if self._unlogged is not None:
             self._emit(self._unlogged)
+
+    def _tell_unread(self) -> None:
+        """Notes that have not entered do not vanish."""
+        for note in self._inbox.notes:
+            why = "the run had no further step" if self.takes_notes else f"{self.backend.name} takes nothing in while it works"
+            self._record(ev.CustomEvent(name=ev.NOTICE, value={"text": f"Not sent: “{note.text}” ({why})"}))
+
+    def _record(self, event: ev.Event) -> None:
+        self._log.append(event)
+        self._builder.apply(event)
+        self._tell(event)
 
     def _set_status(self, status: RunStatus) -> None:
         self._status = status

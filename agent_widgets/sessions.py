@@ -19,6 +19,7 @@ from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.loops import LoopThread
+from agent_widgets.messages import PermissionRule
 from agent_widgets.runs import Run
 from agent_widgets.state import AgentState
 from agent_widgets.store import read_session, write_session
@@ -89,6 +90,19 @@ class Session:
     def state(self) -> AgentState | None:
         """The agent's state; ``None`` for a foreign agent, whose state is its own."""
         return self.agent.state if isinstance(self.agent, Agent) else None
+
+    @property
+    def rules(self) -> tuple[PermissionRule, ...]:
+        """What a person has allowed for this conversation; none for a foreign agent."""
+        return self.agent.rules if isinstance(self.agent, Agent) else ()
+
+    def forget_rule(self, rule: PermissionRule) -> int:
+        """Take back one of ``rules``; gives how many there were."""
+        return self.agent.forget_rule(rule) if isinstance(self.agent, Agent) else 0
+
+    def watch_rules(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call ``watcher`` whenever ``rules`` changes, on any thread; call the result to stop."""
+        return self.agent.watch_rules(watcher) if isinstance(self.agent, Agent) else lambda: None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -199,6 +199,16 @@ def part_for(child: AgentState, inputs: Inputs) -> Inputs:
             return inputs if _has_reply(child, inputs.reply_id) else None
         case _:
             return None
+
+
+def tools_for(call_id: str, state: AgentState, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+    """The tools that this call may be of: the agent's own, or those of the sub-agent that made it."""
+    for child in state.children:
+        if _has_call(child.state, call_id):
+            calls = {block.id: block.name for block in state.context[-1].content if isinstance(block, ToolCallBlock)}
+            tool = tools.get(calls.get(child.call_id, ""))
+            return tools_for(call_id, child.state, tool.agent.tools if isinstance(tool, AgentTool) else {})
+    return tools
 
 
 def rules_inside(tool_name: str, rules: Iterable[PermissionRule]) -> Rules:

@@ -303,8 +303,7 @@ class TranscriptBuilder:
                     self._change("tool_call", call.id, state="submitted")
             case ev.UserConfirmResultEvent():
                 for result in event.confirm_results:
-                    state = "allowed" if result.confirmed else "finished"
-                    self._change("tool_call", result.tool_call.id, state=state, input=result.tool_call.input)
+                    self._decide(result)
                 theirs = tuple(r for r in event.confirm_results if ("tool_call", r.tool_call.id) not in self._index)
                 for below in self._children.values() if theirs else ():
                     below.apply(replace(event, confirm_results=theirs))
@@ -312,6 +311,15 @@ class TranscriptBuilder:
                 self._end_waiting(event)
             case ev.ExternalExecutionResultEvent():
                 pass  # the results follow as TOOL_RESULT events
+
+    def _decide(self, result: ev.ConfirmResult) -> None:
+        """What runs is what was approved; what the model had asked for is kept beside it."""
+        call_id, now = result.tool_call.id, result.tool_call.input
+        entry = self._index.get(("tool_call", call_id))
+        before = entry.freeze() if entry else None
+        if isinstance(before, ToolCallBlock) and before.input != now and before.original_input is None:
+            self._change("tool_call", call_id, original_input=before.input)
+        self._change("tool_call", call_id, state="allowed" if result.confirmed else "finished", input=now)
 
     def _end_waiting(self, event: ev.UserInterruptEvent) -> None:
         """Nothing waits any more, also if the results that say so never come: in one sub-agent, or in the whole reply."""

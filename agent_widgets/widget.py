@@ -17,6 +17,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,22 +33,30 @@ from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.eventlog import EventLog
 from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
+from agent_widgets.inbox import Note
 from agent_widgets.kernel import NotebookKernel
-from agent_widgets.messages import JsonObject, new_id
+from agent_widgets.messages import JsonObject, PermissionRule, new_id
 from agent_widgets.pacing import Pacer
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
 from agent_widgets.wire import (
+    AnswerCall,
     AnyCommand,
     Decide,
+    DecideAll,
+    Forget,
     Hello,
     Resume,
     Resync,
+    Rule,
     Send,
+    Steer,
     Stop,
+    Withdraw,
     events_message,
     load_command,
     notice_message,
+    rules_message,
     snapshot_message,
 )
 
@@ -124,6 +133,7 @@ class AgentWidget(anywidget.AnyWidget):
             composer=composer,
             snapshot=self._latest,
         )
+        self._unlisten.append(session.watch_rules(self._rules_changed))
         self.on_msg(lambda _widget, content, _buffers: self._receive(content))
         notebook = NotebookKernel.get()
         self._tap = notebook.tap if notebook else None
@@ -259,10 +269,18 @@ class AgentWidget(anywidget.AnyWidget):
             case Stop():
                 run = self._run_named(command.run_id)
                 run.stop(command.after, command.reason, call_id=command.call_id or None, source="user")
-            case Decide():
-                run = self._run_named(command.run_id)
-                confirmed = command.decision == "approve"
-                return run.decide(command.call_id, Decision(confirmed=confirmed, reason=command.reason, seen=command.fingerprint))
+            case Decide() | DecideAll():
+                return self._decide(command)
+            case AnswerCall():
+                return self._run_named(command.run_id).take_answer(command.call_id, command.text)
+            case Steer():
+                return self._steer(command)
+            case Withdraw():
+                return self._run_named(command.run_id).take_back(command.steer_id)
+            case Forget():
+                if not self.session.forget_rule(_rule_of(command.rule)):
+                    self._send_rules()
+                    return "This rule had been taken back already."
             case Send():
                 self._start(command.text, self)
             case Resume():
@@ -270,6 +288,24 @@ class AgentWidget(anywidget.AnyWidget):
                 if not run.is_over or run is not self._runs[-1]:
                     return "Only the last run of a card can be continued, and only when it has ended."
                 self._start(run.inputs_to_resume, self)
+        return ""
+
+    def _decide(self, command: Decide | DecideAll) -> str:
+        run, confirmed = self._run_named(command.run_id), command.decision == "approve"
+        if isinstance(command, Decide):
+            rule = _rule_of(command.rule) if command.rule else False
+            decision = Decision(confirmed=confirmed, reason=command.reason, arguments=command.arguments, always=rule)
+            return run.decide(command.call_id, replace(decision, seen=command.fingerprint))
+        notice = run.decide_all(command.calls, Decision(confirmed=confirmed, reason=command.reason))
+        if command.stop:
+            run.stop(reason=command.reason, source="user")
+        return notice
+
+    def _steer(self, command: Steer) -> str:
+        run = self._run_named(command.run_id)
+        if run.is_over:
+            return "Not sent: this run has ended."
+        run.add_note(Note(id=command.id, text=command.text))
         return ""
 
     def _run_named(self, run_id: str) -> Run:
@@ -285,14 +321,31 @@ class AgentWidget(anywidget.AnyWidget):
             notebook.page_seen = True
         self._send_frame()  # what is in the buffers is in the views too: it must not be sent again after them
         if command.have < self._seq:
-            self.send(snapshot_message(self._seq, [run.view() for run in self._runs]))
+            self.send(snapshot_message(self._seq, [run.view() for run in self._runs], rules=self.session.rules))
+        else:
+            self._send_rules()
 
     def _snapshot(self) -> JsonObject:
-        return snapshot_message(self._seq, [run.view() for run in self._runs], SNAPSHOT_LIMIT)
+        return snapshot_message(self._seq, [run.view() for run in self._runs], SNAPSHOT_LIMIT, self.session.rules)
+
+    def _rules_changed(self) -> None:
+        """Any thread."""
+        if not self.session.loop.is_closed():
+            self.session.loop.call_soon_threadsafe(self._send_rules, context=self._context)
+
+    def _send_rules(self) -> None:
+        try:
+            self.send(rules_message(self.session.rules))
+        except Exception:  # the comm boundary, as in _frame
+            logger.exception("agent-widgets: a card could not be updated; its run goes on")
 
 
 _SETTLED = ("paused", "completed", "interrupted", "exceed_max_iters", "error")
 """Nothing more happens to such a run until somebody does something."""
+
+
+def _rule_of(rule: Rule) -> PermissionRule:
+    return PermissionRule(rule.tool_name, rule.rule_content)
 
 
 @lru_cache(maxsize=4)

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from agent_widgets.errors import InputError, SavedStateError
 from agent_widgets.events import AGENT_PATH, Event, TextBlockDeltaEvent, TextDelta, ThinkingBlockDeltaEvent, agent_path
-from agent_widgets.messages import JsonObject, Msg
+from agent_widgets.messages import JsonObject, Msg, PermissionRule
 from agent_widgets.state import STATE_VERSION, AgentState
 from agent_widgets.transcript import Transcript
 
@@ -242,15 +242,72 @@ class Stop(Command):
     reason: Annotated[str, Field(max_length=10_000)] = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule as a page names it: which calls are allowed without asking."""
+
+    tool_name: str
+    rule_content: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decide(Command):
-    """A decision about one call, bound to the arguments that the person saw."""
+    """A decision about one call, bound to the arguments that the person saw.
+
+    With an approval may come ``arguments``, JSON text as the person edited it, and the ``rule`` to store.
+    """
 
     kind: Literal["decide"] = "decide"
     call_id: str
     fingerprint: str
     decision: Literal["approve", "deny"]
     reason: Annotated[str, Field(max_length=10_000)] = ""
+    arguments: Annotated[str, Field(max_length=1_000_000)] | None = None
+    rule: Rule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideAll(Command):
+    """One decision about the calls that the person saw together, and with ``stop`` the end of the run."""
+
+    kind: Literal["decide_all"] = "decide_all"
+    calls: Annotated[dict[str, str], Field(min_length=1, max_length=1_000)]
+    decision: Literal["approve", "deny"]
+    reason: Annotated[str, Field(max_length=10_000)] = ""
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCall(Command):
+    """The result of a call that is done outside."""
+
+    kind: Literal["answer"] = "answer"
+    call_id: str
+    text: Annotated[str, Field(max_length=1_000_000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steer(Command):
+    """A note for the next step; the command's id is the note's."""
+
+    kind: Literal["steer"] = "steer"
+    text: Annotated[str, Field(min_length=1, max_length=100_000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw(Command):
+    """Take a note back."""
+
+    kind: Literal["withdraw"] = "withdraw"
+    steer_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget(Command):
+    """Take back a rule by which calls are allowed without asking."""
+
+    kind: Literal["forget"] = "forget"
+    rule: Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +325,7 @@ class Resume(Command):
     kind: Literal["resume"] = "resume"
 
 
-AnyCommand = Hello | Resync | Stop | Decide | Send | Resume
+AnyCommand = Hello | Resync | Stop | Decide | DecideAll | AnswerCall | Steer | Withdraw | Forget | Send | Resume
 _COMMAND: TypeAdapter[AnyCommand] = TypeAdapter(Annotated[AnyCommand, Field(discriminator="kind")])
 
 
@@ -303,10 +360,21 @@ class RunView:
         }
 
 
-def snapshot_message(seq: int, runs: Sequence[RunView], limit: int | None = None) -> JsonObject:
+def snapshot_message(
+    seq: int, runs: Sequence[RunView], limit: int | None = None, rules: Sequence[PermissionRule] = ()
+) -> JsonObject:
     """Everything up to ``seq``: the synced trait, and the answer to a page that asks (``kind="full"``)."""
     share = None if limit is None else limit // max(len(runs), 1)
-    return {"kind": "full", "seq": seq, "runs": [run.dump(share) for run in runs]}
+    return {"kind": "full", "seq": seq, "runs": [run.dump(share) for run in runs], "rules": _page_rules(rules)}
+
+
+def rules_message(rules: Sequence[PermissionRule]) -> JsonObject:
+    """What is allowed without asking now, all of it: it needs no place in the sequence."""
+    return {"kind": "rules", "rules": _page_rules(rules)}
+
+
+def _page_rules(rules: Sequence[PermissionRule]) -> list[JsonValue]:
+    return [{"tool_name": rule.tool_name, "rule_content": rule.rule_content} for rule in rules if rule.behavior == "allow"]
 
 
 def events_message(seq: int, run_id: str, events: Iterable[Event], status: JsonObject | None = None) -> JsonObject:

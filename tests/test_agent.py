@@ -983,17 +983,20 @@ async def test_edited_arguments_are_what_runs_and_what_the_history_shows() -> No
     assert calls[0]["function"]["arguments"] == '{"table": "drafts"}'
 
 
-async def test_edited_arguments_that_do_not_fit_run_nothing_and_the_model_is_told() -> None:
+async def test_edited_arguments_that_do_not_fit_are_refused_and_the_call_still_waits() -> None:
     agent, model = agent_of(DELETE, "ok")
     await agent.reply("go")
-    waits = replace(agent.state.waiting()[0], input='{"tabel": "drafts"}')
-    await agent.reply(
-        ev.UserConfirmResultEvent(
-            reply_id=agent.state.reply_id, confirm_results=(ev.ConfirmResult(confirmed=True, tool_call=waits),)
-        )
-    )
-    assert done == []
-    assert "do not fit delete_rows: table: Field required" in str(model.requests[1].messages[-1]["content"])
+    (waits,) = agent.state.waiting()
+
+    def approval(arguments: str) -> ev.UserConfirmResultEvent:
+        result = ev.ConfirmResult(confirmed=True, tool_call=replace(waits, input=arguments))
+        return ev.UserConfirmResultEvent(reply_id=agent.state.reply_id, confirm_results=(result,))
+
+    with pytest.raises(InputError, match=r"do not fit delete_rows: table: Field required.*Nothing was executed"):
+        await agent.reply(approval('{"tabel": "drafts"}'))
+    assert (done, agent.state.waiting(), len(model.requests)) == ([], (waits,), 1)
+    await agent.reply(approval('{"table": "drafts"}'))
+    assert done == ["delete drafts "]
     await assert_goes_on(agent)
 
 
@@ -1741,3 +1744,43 @@ async def test_a_foreign_cancel_at_every_turn_of_the_loop_is_raised_and_leaves_a
             agent.interrupt()
         await assert_goes_on(agent)
     assert cancels > 10
+
+
+# -- readers that leave ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaves", ["break", "raises", "is cancelled in an await of its own"])
+async def test_the_reply_of_a_reader_that_leaves_is_stopped_and_the_next_one_waits_for_its_end(leaves: str) -> None:
+    agent, model = agent_of([say(["one "] * 100), call("add", {"a": 1, "b": 2})], "never")
+    asleep = asyncio.Event()
+
+    async def read() -> None:
+        async for event in agent.reply_stream("go"):
+            if isinstance(event, ev.TextBlockDeltaEvent):
+                if leaves == "break":
+                    break
+                if leaves == "raises":
+                    raise ValueError("the reader's own")
+                asleep.set()
+                await asyncio.sleep(1000)
+
+    reader = asyncio.create_task(read())
+    if leaves.startswith("is cancelled"):
+        await asleep.wait()
+        reader.cancel()
+    (read_out,) = await asyncio.gather(reader, return_exceptions=True)
+    run = run_of(agent)
+    assert {"break": type(None), "raises": ValueError}.get(leaves, asyncio.CancelledError) is type(read_out)
+    assert (run.is_abandoned, run.is_over) == (True, False)
+    assert (await agent.reply("next")).text == "fine"
+    assert run.status == "interrupted"
+    assert ended(run).metadata["reason"] == "the reader walked away"
+    assert [len(request.messages) for request in model.requests] == [1, 3]
+    await assert_goes_on(agent)
+
+
+async def test_a_stream_that_is_dropped_unread_has_begun_nothing() -> None:
+    agent, model = agent_of("never")
+    agent.reply_stream("go")
+    await agent.reply_stream("go").aclose()
+    assert (model.requests, agent.state.context) == ([], ())

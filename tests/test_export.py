@@ -224,3 +224,20 @@ def test_what_a_sub_agent_did_stands_below_its_call_and_its_answer_is_not_said_t
 
 def test_why_a_sub_agent_failed_is_said() -> None:
     assert "helper failed: no connection" in to_text(family("error", "helper failed: no connection"))
+
+
+def test_what_a_person_said_and_changed_is_told_and_so_is_what_was_not_sent() -> None:
+    changed = replace(CALL, original_input='{"word": "<b>"}')
+    told = view(changed, RESULT, HintBlock("and <i>now</i>?", "user"), TextBlock("Here."))
+    told = replace(told, transcript=replace(told.transcript, notices=("Not sent: “<u>”",)))
+    for said in (to_text(told), to_markdown(told)):
+        assert 'changed by a person; the model had asked for {"word": "<b>"}' in said
+        assert "> and <i>now</i>?" in said
+        assert "Not sent: “<u>”" in said
+    page = to_html([told], "x")
+    assert "<blockquote>and &lt;i&gt;now&lt;/i&gt;?</blockquote>" in page
+    assert not {"b", "u"} & Tags(page).tags
+
+
+def test_a_call_that_is_done_outside_waits_for_a_result() -> None:
+    assert 'find({"word": "tea"}) <- waits for a result' in to_text(view(replace(CALL, state="submitted"), state="paused"))

@@ -290,7 +290,7 @@ class Conversation(RuleBasedStateMachine):
             decision = Decision(confirmed=confirmed, reason="" if confirmed else why, seen=seen)
             taken = [not view.run.decide(call_id, decision) for _ in range(2)]
             assert not taken[1]
-            assert taken[0] or call is None or call.state != "asking" or call_id in view.run._decisions
+            assert taken[0] or call is None or call.state != "asking" or call_id in view.run._inbox._decisions
 
     @rule()
     def save(self) -> None:

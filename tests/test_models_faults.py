@@ -1,203 +1,143 @@
-"""What a failing server looks like: one clear sentence, what to do, and no key in it."""
+"""A failing server, through the real client, in both languages: every fault ends as the contract says (C26).
+
+The faults are in ``tests/models``: those of both languages in ``faults.py``, those of one in ``chat_faults.py`` and
+``responses_faults.py``. What must hold for all of them is here and in ``judging.py``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import socket
-import traceback
-from typing import Any
+import ssl
+from collections.abc import Iterator
 
 import pytest
 
-from agent_widgets.backends import Model, ModelDelta, ModelRequest, TextPiece
-from agent_widgets.errors import ConversationTooLongError, ModelError, ModelSetupError
-from agent_widgets.messages import UserMsg
-from agent_widgets.models.openai_chat import OpenAIChat
-from agent_widgets.models.openai_errors import explain
-from tests.models.chat_server import CALLS, STOP, USAGE, Answer, ChatServer, chunk, refusal, stream, tool
+from agent_widgets import reasoning
+from agent_widgets.errors import ModelError, ModelSetupError
+from tests.models.chat_faults import CHAT_FAULTS, odd_chats
+from tests.models.chat_server import Answer, ChatServer, sse
+from tests.models.dialects import CHAT, DIALECTS, RESPONSES, Dialect
+from tests.models.faults import HALF, Case, common
+from tests.models.judging import Stage, Way, tries_again
+from tests.models.responses_faults import RESPONSES_FAULTS, odd_responses
 
-ASK = ModelRequest(context=(UserMsg("user", "Hello"),))
-KEY = "sk-very-secret-0123456789"
-HALF = chunk("half")
-
-
-async def failed(model: Model) -> tuple[list[ModelDelta], ModelError]:
-    """What came before the failure, and the failure."""
-    deltas: list[ModelDelta] = []
-    try:
-        async for delta in model.stream(ASK):
-            deltas.append(delta)  # noqa: PERF401 - kept when the stream fails
-    except ModelError as error:
-        failure = error
-    else:
-        pytest.fail("the call did not fail")
-    assert failure.model_name == "fake"
-    assert_no_key(failure)
-    return deltas, failure
-
-
-def assert_no_key(error: BaseException | None) -> None:
-    """Not in what is shown, not in what led to it, and not in its request's headers."""
-    while error is not None:
-        shown = [str(error), repr(error), *traceback.format_exception(error), repr(vars(error))]
-        assert not [text for text in shown if KEY in text]
-        request = getattr(error, "request", None) if "request" in vars(error) else None
-        assert KEY not in str(dict(request.headers) if request is not None else "")
-        error = error.__cause__ or error.__context__
-
-
-def said(status: int, message: str = f"bad {KEY}", **more: Any) -> Answer:
-    return refusal(status, {"error": {"message": message, **more}})
-
-
-REFUSALS: dict[str, tuple[Answer, type[ModelError], str]] = {
-    "a refused key": (said(401), ModelSetupError, r'key was refused.*answered 401: "bad \[removed\]".*Check OPENAI_API_KEY'),
-    "no right": (said(403), ModelSetupError, "key was refused"),
-    "no such model": (said(404, "The model `fake` does not exist"), ModelSetupError, "no such model or address.*does not exist"),
-    "too many requests": (
-        refusal(429, {"error": {"message": "slow down"}}, retry_after="20"),
-        ModelError,
-        r'too many requests.*"slow down" Wait 20 s\.',
-    ),
-    "nothing left to spend": (said(429, "no", code="insufficient_quota"), ModelSetupError, "nothing left to spend"),
-    "too long": (
-        said(400, "no", code="context_length_exceeded"),
-        ConversationTooLongError,
-        "too long for this model.*reset=True",
-    ),
-    "too long for llama.cpp": (
-        said(400, "exceeds the available context size"),
-        ConversationTooLongError,
-        "too long for this model",
-    ),
-    "a refused request": (said(413), ModelError, "request was refused"),
-    "a fault in HTML": (refusal(500, "<html><b>Bad</b> day</html>"), ModelError, r'server has a problem.*500: "Bad day"'),
-    "an empty fault": (refusal(503, ""), ModelError, "server has a problem.*503"),
-    "a gateway's silence": (said(504), ModelError, "gave up waiting"),
+WAYS: tuple[Way, Way] = ("session", "reply")
+CASES: dict[str, tuple[Dialect, Case, Way]] = {
+    f"{dialect.name}: {name}": (dialect, case, WAYS[(number + turn) % 2])  # each common fault goes both ways
+    for turn, (dialect, own) in enumerate(((CHAT, CHAT_FAULTS), (RESPONSES, RESPONSES_FAULTS)))
+    for number, (name, case) in enumerate({**common(dialect), **own}.items())
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-async def test_a_refusal_says_what_the_server_said_and_what_to_do(case: str) -> None:
-    answer, kind, sentence = REFUSALS[case]
-    async with ChatServer(answer, answer) as server:
-        deltas, error = await failed(OpenAIChat("fake", base_url=server.base_url, api_key=KEY))
-    assert not deltas
-    assert type(error) is kind
-    assert error.__cause__ is not None
-    with pytest.raises(kind, match=sentence):
-        raise error
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for real: the longest wait before a retry is no wait."""
+    monkeypatch.setattr(reasoning, "MAX_BACK_OFF_SECONDS", 0.001)
 
 
-BROKEN: dict[str, tuple[Answer, str]] = {
-    "a reset": (stream(HALF, end="cut"), "broke off before the answer was complete"),
-    "an end without an end": (stream(HALF, end="no [DONE]"), "ended before the answer was complete"),
-    "malformed JSON": (stream(HALF, b'data: {"choices": [\n\n'), "not a chat completion"),
-    "half a character": (stream(HALF, b'data: {"a": "\xc3"}\n\n'), "not UTF-8"),
-    "an error in the stream": (stream(HALF, {"error": {"message": f"overloaded {KEY}"}}), r"an error: overloaded \[removed\]"),
-    "an error as text": (stream(HALF, {"error": "overloaded"}), "broke off with an error"),
-    "a list": (stream(HALF, b"data: [1, 2]\n\n"), "not a chat completion"),
-    "a number": (stream(HALF, b"data: 5\n\n"), "not a chat completion"),
-    "choices of the wrong type": (stream(HALF, {**chunk(), "choices": 5}), "'choices' should be a list, got 5"),
-    "a choice of the wrong type": (stream(HALF, {**chunk(), "choices": ["x"]}), "not a chat completion"),
-    "a delta of the wrong type": (stream(HALF, chunk(5)), "not a chat completion"),
-    "content of the wrong type": (stream(HALF, chunk({"content": 5})), "content should be text, got 5"),
-    "calls of the wrong type": (stream(HALF, chunk({"tool_calls": "x"})), "'tool_calls' should be a list"),
-    "arguments of the wrong type": (stream(HALF, tool(0, "c1", "find", 5)), "arguments should be text, got 5"),
-    "a call without a name": (stream(HALF, tool(0, "c1", None, "{}"), CALLS), "a tool call came without a name"),
-    "a filtered answer": (stream(HALF, chunk({}, finish="content_filter")), "content filter"),
-    "a finish that is an error": (stream(HALF, chunk({}, finish="error")), "broke off with an error"),
-    "a call cut at the limit": (
-        stream(HALF, tool(0, "c1", "find", '{"a'), chunk({}, finish="length")),
-        "in the middle of a tool call",
-    ),
-}
+@pytest.fixture(scope="module", autouse=True)
+def one_ssl_context() -> Iterator[None]:
+    """Half of the time of a test would be the certificates of a client that needs none."""
+    made = functools.cache(ssl.create_default_context)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", made)
+        yield
 
 
-@pytest.mark.parametrize("case", BROKEN)
-async def test_a_broken_stream_keeps_what_came_and_says_what_happened(case: str) -> None:
-    answer, sentence = BROKEN[case]
-    async with ChatServer(answer) as server:
-        deltas, error = await failed(OpenAIChat("fake", base_url=server.base_url, api_key=KEY))
-    assert deltas[0] == TextPiece("half")
-    with pytest.raises(ModelError, match=sentence):
-        raise error
+@pytest.fixture(autouse=True)
+def nothing_failed_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    assert [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"] == []
 
 
-async def test_an_answer_cut_before_its_first_word_is_an_error_and_a_cut_text_is_not() -> None:
-    async with ChatServer(stream(chunk({}, finish="length"), USAGE), stream(HALF, chunk({}, finish="length"))) as server:
-        model = OpenAIChat("fake", base_url=server.base_url)
-        _, error = await failed(model)
-        assert "before it said anything" in str(error)
-        assert [delta async for delta in model.stream(ASK)] == [TextPiece("half")]
-        assert model.last_finish_reason == "length"
+@pytest.mark.parametrize("name", CASES)
+async def test_every_fault_ends_as_the_contract_says(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    dialect, case, way = CASES[name]
+    healed = dialect.said("healed")
+    async with ChatServer(*case.answers, healed, healed) as server:
+        stage = Stage(dialect, server, way, case.timeout_s)
+        run = await stage.carry("go")
+        assert (run.status, run.text) == (case.outcome, case.kept)
+        stage.judge(run, caplog.text)
+        if case.outcome == "error":
+            assert isinstance(run.error, ModelError)
+            assert (type(run.error), run.error.retry_after_s) == (case.kind, case.retry_after_s)
+            assert re.search(case.says, str(run.error))
+        assert len(tries_again(run)) == case.retries
+        assert len(server.bodies) == len(case.answers)
+        # the server is healed, and nobody has to say anything again
+        prompts = ["go"] if case.outcome == "error" else ["go", "more"]
+        again = await stage.carry(None if case.outcome == "error" else "more")
+        assert (again.status, again.text) == ("completed", "healed")
+        stage.judge(again, caplog.text)
+        stage.judge_request(prompts)
+        assert not case.kept or dialect.count(server.bodies[-1], case.kept) == 1
+        await stage.carry("last")
+        stage.judge_request([*prompts, "last"])
+        assert stage.ran == [*case.ran]
+        await stage.leave()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_an_answer_that_is_no_stream_is_said() -> None:
-    async with ChatServer(refusal(200, {"choices": []})) as server:
-        _, error = await failed(OpenAIChat("fake", base_url=server.base_url))
-    assert "not with a stream" in str(error)
+@pytest.mark.parametrize(("dialect", "answers"), [(CHAT, odd_chats()), (RESPONSES, odd_responses())], ids=["chat", "responses"])
+async def test_a_value_of_any_type_in_any_place_ends_as_the_contract_says(
+    dialect: Dialect, answers: Iterator[Answer], caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes: dict[str, int] = {}
+    async with ChatServer(otherwise=dialect.said("healed")) as server:
+        stage = Stage(dialect, server)
+        for number, odd in enumerate(answers):
+            server.answers.append(odd)
+            stage = Stage(dialect, server, WAYS[number % 2], used=stage.model)
+            run = await stage.carry("go")
+            stage.judge(run, caplog.text)
+            assert run.text.startswith(HALF), odd
+            assert stage.ran in ([], [{}], [{"a": 1}]), odd
+            again = await stage.carry(None if run.status == "error" else "more")
+            assert (again.status, again.text) == ("completed", "healed"), odd
+            stage.judge_request(["go"] if run.status == "error" else ["go", "more"])
+            await stage.rest()
+            outcomes[run.status] = outcomes.get(run.status, 0) + 1
+        await stage.leave()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert set(outcomes) == {"completed", "error"}
+    assert min(outcomes.values()) > 20
 
 
-@pytest.mark.parametrize("parts", [(), (HALF,)])
-async def test_silence_is_bounded_between_two_pieces(parts: tuple[dict[str, Any], ...]) -> None:
-    async with ChatServer(stream(*parts, end="hold")) as server:
-        _, error = await failed(OpenAIChat("fake", base_url=server.base_url, api_key=KEY, timeout=0.1))
-        await asyncio.wait_for(server.left.wait(), 0.5)
-    assert "was silent for 0.1 s" in str(error)
-
-
-async def test_a_slow_reader_is_not_silence() -> None:
-    async with ChatServer(stream(HALF, STOP)) as server:
-        answer = OpenAIChat("fake", base_url=server.base_url, timeout=0.05).stream(ASK)
-        assert await anext(answer) == TextPiece("half")
-        await asyncio.sleep(0.1)  # the reader's own time
-        assert [delta async for delta in answer] == []
-
-
-async def test_nothing_listening_names_the_address() -> None:
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+async def test_a_server_that_is_started_late_is_asked_by_resume(
+    dialect: Dialect, way: Way, caplog: pytest.LogCaptureFixture
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        _, error = await failed(OpenAIChat("fake", base_url=address, api_key=KEY))
-    assert str(error) == f"fake: nothing listens at {address}. Start the server, or correct base_url."
-    assert isinstance(error, ModelSetupError)
+        port = unused.getsockname()[1]
+    server = ChatServer(dialect.said("healed"), port=port)
+    server.base_url = f"http://127.0.0.1:{port}/v1"
+    stage = Stage(dialect, server, way)
+    run = await stage.carry("go")
+    stage.judge(run, caplog.text)
+    assert isinstance(run.error, ModelSetupError)
+    assert str(run.error) == f"fake: nothing listens at {server.base_url}. Start the server, or correct base_url."
+    async with server:
+        again = await stage.carry(None)
+        assert (again.status, again.text, tries_again(again)) == ("completed", "healed", [])
+        stage.judge_request(["go"])
+        await stage.leave()
 
 
-def test_an_unknown_host_names_the_address() -> None:
-    cause = OSError("All connection attempts failed")
-    cause.__cause__ = socket.gaierror(-2, "Name or service not known")
-    error = explain(cause, model="fake", address="http://me:secret@nowhere.invalid/v1", silence_s=1, secrets=[])
-    assert str(error) == "fake: the address http://nowhere.invalid/v1 cannot be found. Check its spelling and the network."
-    assert error.__cause__ is cause
-
-
-@pytest.mark.parametrize("key", [f"{KEY}…", f"a{KEY} b\nc"])
-async def test_a_key_with_a_wrong_character_is_not_shown(key: str) -> None:
-    async with ChatServer() as server:
-        _, error = await failed(OpenAIChat("fake", base_url=server.base_url, api_key=key))
-    assert isinstance(error, ModelSetupError)
-    assert "character" in str(error)
-
-
-async def test_white_space_around_a_key_does_no_harm() -> None:
-    async with ChatServer(stream(HALF, STOP)) as server:
-        assert [delta async for delta in OpenAIChat("fake", base_url=server.base_url, api_key=f" {KEY}\n").stream(ASK)]
-    assert server.headers[0]["authorization"] == f"Bearer {KEY}"
-
-
-@pytest.mark.parametrize("address", ["localhost:8000/v1", "not an address", "http://"])
-async def test_an_address_that_is_none_is_said(address: str) -> None:
-    _, error = await failed(OpenAIChat("fake", base_url=address, api_key=KEY))
-    assert isinstance(error, ModelSetupError)
-
-
-async def test_a_plain_server_behind_https_is_said() -> None:
-    async def plain(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-
-    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        _, error = await failed(OpenAIChat("fake", base_url=f"https://127.0.0.1:{port}/v1", api_key=KEY))
-    assert "no secure connection" in str(error)
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("hundreds", [50, pytest.param(1000, marks=pytest.mark.slow)])  # the client reads 4,000 a second
+async def test_thousands_of_tiny_pieces_are_one_text(dialect: Dialect, hundreds: int) -> None:
+    piece = dialect.text("ab")
+    joined = (piece if isinstance(piece, bytes) else sse(piece)) * 100
+    async with ChatServer(dialect.answer(*[joined] * hundreds, *dialect.end(False))) as server:
+        stage = Stage(dialect, server)
+        run = await stage.carry("go")
+        assert (run.status, run.text) == ("completed", "ab" * 100 * hundreds)
+        assert len(run.events) < 10
+        stage.judge(run, "")
+        await stage.leave()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from agent_widgets.agent import Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece, ThinkingPiece, ToolCallPiece, ToolSpec, UsageReport
 from agent_widgets.errors import InputError, ModelSetupError
 from agent_widgets.messages import Msg, UserMsg
+from agent_widgets.models import openai_responses
 from agent_widgets.models.openai_responses import OpenAIResponses
 from agent_widgets.models.responses_stream import ResponseReader
 from agent_widgets.state import INTERRUPTED_TEXT
@@ -283,3 +285,24 @@ async def test_an_agent_uses_tools_is_stopped_in_a_text_and_in_a_call_and_goes_o
         {"type": output, "call_id": "c3", "output": INTERRUPTED_TEXT},
         {"type": message, "role": "user", "content": "Thank you"},
     ]
+
+
+async def test_the_client_learns_its_events_off_the_loop_and_once() -> None:
+    """Its first event takes it half a second, in which nothing else could be stopped."""
+    openai_responses._learn_events.cache_clear()
+    threads: list[threading.Thread] = []
+    make = openai.OpenAI
+
+    def counted(**given: Any) -> openai.OpenAI:
+        threads.append(threading.current_thread())
+        return make(**given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openai, "OpenAI", counted)
+        async with ChatServer(answer(text("ok"), COMPLETED), answer(text("ok"), COMPLETED)) as server:
+            for _ in range(2):
+                model = OpenAIResponses("fake", base_url=server.base_url)
+                assert await heard(model)
+                await model.aclose()
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()

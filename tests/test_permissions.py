@@ -152,13 +152,13 @@ def test_arguments_that_do_not_fit_are_compared_as_they_were_written() -> None:
 
 def test_a_rule_that_asks_suggests_none_because_it_would_win_over_it() -> None:
     asked = ToolCallBlock(id="c", name="delete_rows")
-    assert suggested(asked, None) == (PermissionRule("delete_rows"),)
-    assert suggested(asked, rule(None, "ask")) == ()
+    assert suggested(asked, delete_rows, None) == (PermissionRule("delete_rows"), PermissionRule("delete_rows", "table=prod"))
+    assert suggested(asked, delete_rows, rule(None, "ask")) == ()
 
 
 def test_a_rule_is_told_in_a_line() -> None:
-    assert told(rule(None, "deny")) == "rule: deny delete_rows"
-    assert told(rule("table=prod*", "deny")) == "rule: deny delete_rows(table=prod*)"
+    assert told(rule(None, "deny")) == "deny delete_rows"
+    assert told(rule("table=prod*", "deny")) == "deny delete_rows(table=prod*)"
 
 
 # -- what an agent takes --------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ async def test_an_always_can_be_taken_back_and_the_next_call_asks_again() -> Non
     agent, _ = agent_of(DELETE, "ok", DELETE, "ok", DELETE)
     await agent.reply("go")
     (waits,) = agent.state.waiting()
-    await agent.reply(decision(agent, rules=waits.suggested_rules))
+    await agent.reply(decision(agent, rules=waits.suggested_rules[:1]))
     await agent.reply("more")
     assert (len(done), agent.state.rules) == (2, (PermissionRule("delete_rows"),))
     assert agent.forget_rule(agent.state.rules[0]) == 1
@@ -285,3 +285,50 @@ async def test_a_rule_taken_back_from_another_thread_while_the_agent_works_loses
     reply = await agent.reply("go")
     taking.join()
     assert (reply.text, len(done), agent.state.rules, agent.state.check()) == ("ok", 15, (), ())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pattern"),
+    [
+        ('{"table": "orders", "limit": 3}', "table=orders"),
+        ("{}", "table=prod"),
+        ('{"table": "a*[b]?"}', "table=a[*][[]b][?]"),
+        ('{"table": ""}', None),
+        ('{"table": "two\\nlines"}', None),
+        ('{"table": "a\\u202eb"}', None),
+        ('{"table": "%s"}' % ("x" * 61), None),
+    ],
+)
+def test_a_rule_for_the_same_first_argument_is_suggested_where_it_can_be_read_and_it_matches_nothing_else(
+    arguments: str, pattern: str | None
+) -> None:
+    asked = ToolCallBlock(id="c", name="delete_rows", input=arguments)
+    narrow = suggested(asked, delete_rows, None)[1:]
+    assert narrow == (() if pattern is None else (PermissionRule("delete_rows", pattern),))
+    if narrow:
+        assert decided(arguments, *narrow) == "allow"
+        assert decided('{"table": "ax[b]yz"}', *narrow) == "ask"
+
+
+def test_for_a_tool_without_arguments_only_the_wide_rule_is_suggested() -> None:
+    @tool(confirm=True)
+    def reset() -> str:
+        """Reset everything."""
+        return "done"
+
+    assert suggested(ToolCallBlock(id="c", name="reset", input="{}"), reset, None) == (PermissionRule("reset"),)
+
+
+async def test_watchers_hear_of_every_change_of_the_rules_until_they_leave() -> None:
+    agent, _ = agent_of(DELETE, "ok")
+    heard: list[int] = []
+    leave = agent.watch_rules(lambda: heard.append(len(agent.rules)))
+    await agent.reply("go")
+    assert heard == []
+    await agent.reply(decision(agent, rules=agent.state.waiting()[0].suggested_rules))
+    agent.forget_rule("delete_rows")
+    agent.forget_rule("delete_rows")
+    assert heard == [2, 0]
+    leave()
+    agent.load(Agent("demo", state=AgentState(rules=(PermissionRule("delete_rows"),))).dump())
+    assert (heard, len(agent.rules)) == ([2, 0], 1)

@@ -11,10 +11,8 @@ from agent_widgets import events as ev
 from agent_widgets.agent import Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece
 from agent_widgets.errors import ModelError, ModelSetupError
-from agent_widgets.models.openai_chat import OpenAIChat
 from agent_widgets.reasoning import MAX_BACK_OFF_SECONDS, MAX_RETRIES
 from agent_widgets.runs import Run
-from tests.models.chat_server import STOP, USAGE, ChatServer, chunk, refusal, stream
 from tests.validator import faults
 
 
@@ -114,31 +112,6 @@ async def test_a_stop_after_the_step_does_not_wait_for_a_step_that_has_not_begun
     await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(run.ended)), 1)
     assert (run.status, len(model.requests), agent.state.check()) == ("interrupted", 1, ())
     assert run.reply.metadata["when"] == "step"
-
-
-async def test_a_real_server_that_is_busy_then_broken_is_asked_until_it_answers() -> None:
-    answers = (
-        refusal(429, {"error": {"message": "slow down"}}, retry_after="0"),
-        refusal(503, {"error": {"message": "starting"}}, retry_after="0"),
-        stream(chunk("here it is"), STOP, USAGE),
-    )
-    async with ChatServer(*answers) as server:
-        model = OpenAIChat("m", base_url=server.base_url)
-        run = Run(Agent(model), "go", loop=asyncio.get_running_loop())
-        run.start()
-        assert (await run).text == "here it is"
-        await model.aclose()
-    assert [body["messages"] for body in server.bodies] == [[{"role": "user", "content": "go"}]] * 3
-    assert [notice.split(".")[0].split(":")[0] for notice in notices(run)] == ["too many requests", "the server has a problem"]
-
-
-async def test_a_real_server_that_refuses_the_key_is_asked_once() -> None:
-    async with ChatServer(refusal(401, {"error": {"message": "no"}})) as server:
-        model = OpenAIChat("m", base_url=server.base_url)
-        with pytest.raises(ModelSetupError):
-            await Agent(model).reply("go")
-        await model.aclose()
-    assert len(server.bodies) == 1
 
 
 async def test_a_model_that_takes_its_cancel_for_a_lost_connection_is_not_asked_again() -> None:

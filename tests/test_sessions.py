@@ -16,10 +16,12 @@ from agent_widgets import events as ev
 from agent_widgets.agent import Agent
 from agent_widgets.errors import AgentBusyError, InputError, SavedStateError
 from agent_widgets.loops import LoopThread
-from agent_widgets.messages import JsonObject, UserMsg
+from agent_widgets.magics import AgentMagics
+from agent_widgets.messages import JsonObject, PermissionRule, UserMsg
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, wait
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session, session_of, sessions
+from agent_widgets.state import AgentState
 from agent_widgets.tools import tool
 from tests.validator import assert_valid
 
@@ -492,3 +494,14 @@ async def test_loading_into_a_busy_agent_is_refused(tmp_path: Path, here: asynci
         Session.load(path, agent)
     run.stop()
     await run
+
+
+async def test_the_magic_lists_what_is_allowed_without_asking(
+    here: asyncio.AbstractEventLoop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = (PermissionRule("delete_rows", "table=orders"), PermissionRule("look"))
+    Session(Agent(ScriptedModel([]), state=AgentState(rules=rules)), "ruled", loop=here)
+    AgentMagics().agent("list")  # pyright: ignore[reportCallIssue] - the decorator has no types
+    assert capsys.readouterr().out == (
+        "<Session 'ruled': 0 runs, idle>\n    rule: allow delete_rows(table=orders)\n    rule: allow look\n"
+    )

@@ -31,13 +31,19 @@ from agent_widgets.messages import (
 from agent_widgets.state import STATE_VERSION, AgentState, Summary
 from agent_widgets.transcript import Child, ToolOutput, Transcript
 from agent_widgets.wire import (
+    AnswerCall,
     Decide,
+    DecideAll,
+    Forget,
     Hello,
     Resume,
     Resync,
+    Rule,
     RunView,
     Send,
+    Steer,
     Stop,
+    Withdraw,
     dump_event,
     dump_msg,
     dump_state,
@@ -51,6 +57,7 @@ from agent_widgets.wire import (
     notice_message,
     page_event,
     page_transcript,
+    rules_message,
     snapshot_message,
 )
 
@@ -419,6 +426,26 @@ def test_a_fingerprint_is_the_fnv_of_the_text_as_a_browser_encodes_it(name: str,
             {"kind": "decide", "id": "1", "run_id": "r", "call_id": "c", "fingerprint": "f", "decision": "deny", "reason": "no"},
             Decide(id="1", run_id="r", call_id="c", fingerprint="f", decision="deny", reason="no"),
         ),
+        (
+            {
+                "kind": "decide",
+                "id": "1",
+                "call_id": "c",
+                "fingerprint": "f",
+                "decision": "approve",
+                "arguments": "{}",
+                "rule": {"tool_name": "rm", "rule_content": "path=a"},
+            },
+            Decide(id="1", call_id="c", fingerprint="f", decision="approve", arguments="{}", rule=Rule("rm", "path=a")),
+        ),
+        (
+            {"kind": "decide_all", "id": "1", "run_id": "r", "calls": {"c": "f", "d": "g"}, "decision": "deny", "stop": True},
+            DecideAll(id="1", run_id="r", calls={"c": "f", "d": "g"}, decision="deny", stop=True),
+        ),
+        ({"kind": "answer", "id": "1", "call_id": "c", "text": ""}, AnswerCall(id="1", call_id="c", text="")),
+        ({"kind": "steer", "id": "1", "run_id": "r", "text": "on"}, Steer(id="1", run_id="r", text="on")),
+        ({"kind": "withdraw", "id": "1", "steer_id": "n"}, Withdraw(id="1", steer_id="n")),
+        ({"kind": "forget", "id": "1", "rule": {"tool_name": "rm"}}, Forget(id="1", rule=Rule("rm"))),
         ({"kind": "send", "id": "1", "text": "hi"}, Send(id="1", text="hi")),
         ({"kind": "resume", "id": "1", "run_id": "r", "invented": True}, Resume(id="1", run_id="r")),
     ],
@@ -444,6 +471,11 @@ def test_a_command_is_read(value: object, command: object) -> None:
         {"kind": "stop", "id": "1", "reason": "x" * 10_001},
         {"kind": "decide", "id": "1", "call_id": "c", "decision": "approve"},
         {"kind": "decide", "id": "1", "call_id": "c", "fingerprint": "f", "decision": "yes"},
+        {"kind": "decide", "id": "1", "call_id": "c", "fingerprint": "f", "decision": "approve", "arguments": {"a": 1}},
+        {"kind": "decide_all", "id": "1", "calls": {}, "decision": "approve"},
+        {"kind": "decide_all", "id": "1", "calls": {"c": None}, "decision": "approve"},
+        {"kind": "steer", "id": "1", "text": ""},
+        {"kind": "forget", "id": "1", "rule": "rm"},
         {"kind": "decide", "id": "1", "call_id": None, "fingerprint": "f", "decision": "approve"},
         {"kind": "send", "id": "1", "text": ""},
         {"kind": "send", "id": "1", "text": "x" * 1_000_001},
@@ -452,3 +484,10 @@ def test_a_command_is_read(value: object, command: object) -> None:
 def test_what_is_not_a_command_is_refused(value: object) -> None:
     with pytest.raises(InputError, match="not a command: "):
         load_command(value)
+
+
+def test_the_rules_of_a_page_are_those_that_allow() -> None:
+    rules = (PermissionRule("rm"), PermissionRule("mv", "to=/tmp"), PermissionRule("cp", None, "deny"))
+    allowed = [{"tool_name": "rm", "rule_content": None}, {"tool_name": "mv", "rule_content": "to=/tmp"}]
+    assert rules_message(rules) == {"kind": "rules", "rules": allowed}
+    assert snapshot_message(3, (), rules=rules)["rules"] == allowed

@@ -16,7 +16,7 @@ from typing import cast
 import pydantic_core
 
 from agent_widgets.backends import ModelDelta, TextPiece, ThinkingPiece, ToolCallPiece, UsageReport
-from agent_widgets.models.fields import ChunkError, field_of, list_of, text_of
+from agent_widgets.models.fields import ChunkError, count_of, field_of, list_of, number_of, text_of
 
 
 class ChunkReader:
@@ -57,8 +57,8 @@ class ChunkReader:
         self.chunks += 1
         choices = list_of(chunk, "choices")
         for choice in choices:
-            if choice is not None and not field_of(choice, "index"):  # with n > 1 only the first answer is read
-                yield from self._choice(choice)
+            if choice is not None and not number_of(field_of(choice, "index"), "a choice's index"):
+                yield from self._choice(choice)  # of several only the first is read
         self._usage = _usage(field_of(chunk, "usage")) or self._usage
         if self._usage and not choices and not self._reported:
             self._reported = True
@@ -126,10 +126,8 @@ class _Calls:
         name = text_of(field_of(function, "name"), "a tool's name")
         arguments = _arguments(field_of(function, "arguments"))
         call_id = text_of(field_of(entry, "id"), "a call's id")
-        index = field_of(entry, "index")
-        call = self._find(index if isinstance(index, int) else None, call_id, name, arguments, position)
-        if call is None:
-            call = self._start(index if isinstance(index, int) else None, call_id)
+        index = number_of(field_of(entry, "index"), "a call's index")
+        call = self._find(index, call_id, name, arguments, position) or self._start(index, call_id)
         had_name = bool(call.name)
         call.arguments += arguments
         call.name = call.name or name
@@ -190,8 +188,8 @@ def _arguments(value: object) -> str:
 
 
 def _usage(usage: object) -> UsageReport | None:
-    asked, answered = field_of(usage, "prompt_tokens"), field_of(usage, "completion_tokens")
-    if not isinstance(asked, int) or not isinstance(answered, int):
+    asked, answered = count_of(usage, "prompt_tokens"), count_of(usage, "completion_tokens")
+    if asked is None or answered is None:
         return None
-    cached = field_of(field_of(usage, "prompt_tokens_details"), "cached_tokens")
-    return UsageReport(input_tokens=asked, output_tokens=answered, cache_input_tokens=cached if isinstance(cached, int) else 0)
+    cached = count_of(getattr(usage, "prompt_tokens_details", None), "cached_tokens")
+    return UsageReport(input_tokens=asked, output_tokens=answered, cache_input_tokens=cached or 0)

@@ -21,7 +21,7 @@ class ClientPerLoop:
     """One client for each event loop: a connection that was opened on one fails on another.
 
     Each client is held by an async generator that closes it. The loop itself ends that generator when it shuts down, and
-    also when this object is gone.
+    also when nobody holds it any more, which is when this object is gone.
     """
 
     def __init__(self, make: Callable[[], AsyncOpenAI]) -> None:
@@ -29,6 +29,8 @@ class ClientPerLoop:
         self._lock = threading.Lock()  # loops of several threads come here
         self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[AsyncOpenAI, None]]]
         self._open = weakref.WeakKeyDictionary()
+        # Without this hold on it a client is collected together with the model, and its sockets before it has closed them.
+        weakref.finalize(self, self._open.clear).atexit = False
 
     async def get(self) -> AsyncOpenAI:
         """The client of the running loop."""

@@ -46,3 +46,22 @@ def text_of(value: object, what: str) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     raise ChunkError(f"{what} should be text, got {value!r:.80}")
+
+
+def number_of(value: object, what: str) -> int | None:
+    """The value as a number, also one that was sent as text; ``None`` for ``None``. ``what`` names it in the error.
+
+    Raises:
+        ChunkError: it is something else.
+    """
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    raise ChunkError(f"{what} should be a number, got {value!r:.80}")
+
+
+def count_of(value: object, key: str) -> int | None:
+    """The count in a field of a report; ``None`` if there is none that makes sense: an answer does not fail for its report."""
+    found: object = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+    return found if type(found) is int and found >= 0 else None

@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from agent_widgets.errors import ConversationTooLongError, ModelError, ModelSetupError
+from agent_widgets.models.cleansing import chain, cleanse, hider, holds_secret
 
 RESUME = "What came so far is kept; resume() tries again."
 _BILLING = "Look at the provider's billing page."
 _TOO_LONG = "Begin a fresh one: Session.run(prompt, reset=True)."
 _REFUSED = "The same request would be refused again."
-_LOOKS_SECRET = re.compile(r"(?i)\b(?:sk|pk|key|gsk|xai|hf|r8)[-_][\w*.\-]{8,}|(?<=bearer )[^\s'\"]{6,}")
 _SAYS_TOO_LONG = r"context (size|length|window)|(prompt|input|request) is too long|input token count"
-_REMOVED = "[removed]"
-_SECRET_LENGTH = 4
 _SERVER_FAULT = 500
+_ABSURD_SECONDS = 30 * 24 * 3600.0
 _QUOTED = 300
 
 
@@ -70,12 +71,13 @@ def explain(
         secrets: Keys and header values that must not be shown.
         wire: The language that was spoken.
     """
-    hide = _hider(secrets)
-    for link in _chain(error):
-        _cleanse(link, hide)
+    hide = hider(secrets)
+    for link in chain(error):
+        cleanse(link, hide)
     kind, problem, advice = _account(error, shown_address(address), silence_s, wire)
-    failure = kind(model, hide(problem), advice, is_temporary=_is_temporary(error, kind), retry_after_s=_retry_after_s(error))
-    failure.__cause__ = None if any(_holds_secret(link, hide) for link in _chain(error)) else error
+    is_temporary = RESUME in advice and not (isinstance(error, ValueError) and not _is_cut(error))
+    failure = kind(model, hide(problem), advice, is_temporary=is_temporary, retry_after_s=_retry_after_s(error))
+    failure.__cause__ = None if any(holds_secret(link, hide) for link in chain(error)) else error
     return failure
 
 
@@ -122,35 +124,44 @@ def _account(error: Exception, address: str, silence_s: float | None, wire: Wire
 def _unreadable_account(error: ValueError, address: str, wire: Wire) -> _Account:
     if isinstance(error, UnicodeEncodeError):
         return ModelSetupError, "the API key holds a character that no key has.", "Copy it again, without quotes around it."
+    if _is_cut(error):
+        return ModelError, f"the connection to {address} ended before the answer was complete.", RESUME
     if isinstance(error, UnicodeDecodeError):
         return ModelError, f"{address} sent bytes that are not UTF-8 text.", RESUME
     return ModelError, f"{address} sent something that is not {wire.answer}: {str(error)[:200]}.", RESUME
 
 
+def _is_cut(error: Exception) -> bool:
+    """Whether what came ends in the middle of a character."""
+    return isinstance(error, UnicodeDecodeError) and error.end == len(error.object)
+
+
 def _timeout_account(error: Exception, address: str, silence_s: float | None) -> _Account:
-    if any("ConnectTimeout" in type(link).__name__ for link in _chain(error)):
+    if any("ConnectTimeout" in type(link).__name__ for link in chain(error)):
         return ModelError, f"{address} does not answer.", f"Check the address and the network. {RESUME}"
     seconds = "too long" if silence_s is None else f"{silence_s:g} s"
     return ModelError, f"{address} was silent for {seconds}.", f"{RESUME} A slow model needs a longer timeout=seconds."
 
 
 def _connection_account(error: Exception, address: str) -> _Account:
-    chain = list(_chain(error))
-    if any(isinstance(link, ConnectionRefusedError) for link in chain):
+    links = list(chain(error))
+    if any(isinstance(link, ConnectionRefusedError) for link in links):
         return ModelSetupError, f"nothing listens at {address}.", "Start the server, or correct base_url."
-    if any(isinstance(link, socket.gaierror) for link in chain):
+    if any(isinstance(link, socket.gaierror) for link in links):
         return ModelSetupError, f"the address {address} cannot be found.", "Check its spelling and the network."
-    if any(isinstance(link, ssl.SSLError) for link in chain):
+    if any(isinstance(link, ssl.SSLError) for link in links):
         advice = "Check the address (http or https?) and its certificate."
-        return ModelSetupError, f"no secure connection to {address}: {chain[-1]}", advice
-    names = {type(link).__name__ for link in chain}
+        return ModelSetupError, f"no secure connection to {address}: {links[-1]}", advice
+    names = {type(link).__name__ for link in links}
     if names & {"UnsupportedProtocol", "InvalidURL"}:
         return ModelSetupError, f"base_url is not a web address: {address}", "It looks like http://localhost:8000/v1."
     if "LocalProtocolError" in names:
         return ModelSetupError, "the API key, or a header, holds a character that is not allowed.", "Copy the key again."
+    if "TooManyRedirects" in names:
+        return ModelSetupError, f"{address} sends us from place to place.", "Correct base_url."
     if "RemoteProtocolError" in names or "ReadError" in names:
         return ModelError, f"the connection to {address} broke off before the answer was complete.", RESUME
-    return ModelError, f"{address} could not be reached: {chain[-1] or type(chain[-1]).__name__}.", f"Check the network. {RESUME}"
+    return ModelError, f"{address} could not be reached: {links[-1] or type(links[-1]).__name__}.", f"Check the network. {RESUME}"
 
 
 def _status_account(status: int, error: Exception, address: str, wire: Wire) -> _Account:
@@ -170,6 +181,8 @@ def _status_account(status: int, error: Exception, address: str, wire: Wire) -> 
             return ConversationTooLongError, f"the conversation is too long for this model. {said}", _TOO_LONG
         case 408 | 504:
             return ModelError, f"the server gave up waiting. {said}", RESUME
+        case 409:
+            return ModelError, f"another request was in the way. {said}", RESUME
         case _ if status >= _SERVER_FAULT:
             return ModelError, f"the server has a problem. {said}", f"Wait a little. {RESUME}"
         case _:
@@ -197,21 +210,28 @@ def _is_about_money(code: str) -> bool:
 
 def _wait(error: Exception) -> str:
     seconds = _retry_after_s(error)
-    return " a little" if seconds is None else f" {seconds:g} s"
+    return " a little" if seconds is None else f" {seconds:.10g} s"
 
 
 def _retry_after_s(error: Exception) -> float | None:
+    """Seconds until the server wants to be asked again, from its ``Retry-After``; ``None`` where that makes no sense."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     value = str(headers.get("retry-after", "")) if headers is not None else ""
-    return float(value) if re.fullmatch(r"\d+(\.\d+)?", value) else None
+    if re.fullmatch(r"\d{1,12}(\.\d{1,12})?", value):
+        seconds = float(value)
+    elif headers is None or (when := _date(value)) is None:
+        return None
+    else:  # by the server's clock, which may differ from ours
+        seconds = (when - (_date(str(headers.get("date", ""))) or datetime.now(UTC))).total_seconds()
+    return max(0.0, seconds) if seconds < _ABSURD_SECONDS else None
 
 
-def _is_temporary(error: Exception, kind: type[ModelError]) -> bool:
-    """Whether the same request may succeed later: not what a person has to mend first."""
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        return kind is ModelError and (status in (408, 409, 429) or status >= _SERVER_FAULT)
-    return kind is ModelError and not isinstance(error, ValueError)
+def _date(text: str) -> datetime | None:
+    try:
+        when = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def _said(error: Exception) -> str:
@@ -225,54 +245,3 @@ def _said(error: Exception) -> str:
         message = body or getattr(error, "message", None) or error
     text = " ".join(re.sub(r"<[^>]*>", " ", str(message)).split())
     return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and everything that led to it."""
-    todo: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while todo:
-        link = todo.pop(0)
-        if link is None or id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        todo += [link.__cause__, link.__context__]
-        if isinstance(link, BaseExceptionGroup):
-            todo += cast("tuple[BaseException, ...]", link.exceptions)
-
-
-def _hider(secrets: Iterable[str]) -> Callable[[str], str]:
-    known = sorted({secret for secret in secrets if len(secret) >= _SECRET_LENGTH}, key=len, reverse=True)
-
-    def hide(text: str) -> str:
-        for secret in known:
-            text = text.replace(secret, _REMOVED)
-        return _LOOKS_SECRET.sub(_REMOVED, text)
-
-    return hide
-
-
-def _cleanse(error: BaseException, hide: Callable[[str], str]) -> None:
-    error.args = tuple(_hidden(value, hide) for value in error.args)
-    for field in ("message", "body"):
-        if hasattr(error, field):
-            setattr(error, field, _hidden(getattr(error, field), hide))
-    headers = getattr(error.__dict__.get("request"), "headers", None)
-    if hasattr(headers, "clear"):
-        cast("Any", headers).clear()
-
-
-def _holds_secret(error: BaseException, hide: Callable[[str], str]) -> bool:
-    """These two quote a header as bytes, where a key is not found again."""
-    if isinstance(error, UnicodeEncodeError) or type(error).__name__ == "LocalProtocolError":
-        return True
-    return any(hide(text) != text for text in (str(error), repr(error)))
-
-
-def _hidden(value: object, hide: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return hide(value)
-    if isinstance(value, dict):
-        return {key: _hidden(part, hide) for key, part in cast("dict[object, object]", value).items()}
-    return [_hidden(part, hide) for part in cast("list[object]", value)] if isinstance(value, list) else value

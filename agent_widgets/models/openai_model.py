@@ -9,13 +9,14 @@ import asyncio
 import os
 import sys
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import anyio
 
 from agent_widgets.backends import ModelDelta, ModelRequest
 from agent_widgets.errors import InputError, ModelError, ModelSetupError
+from agent_widgets.models.characters import Joiner, whole_json
 from agent_widgets.models.clients import CLOSE_SECONDS, ClientPerLoop
 from agent_widgets.models.openai_errors import RESUME, ServerSaidError, Wire, explain, other_loop, shown_address
 
@@ -97,7 +98,8 @@ class OpenAIModel:
             api_key: ``None`` takes ``OPENAI_API_KEY``.
             client: An ``AsyncOpenAI`` of your own, used as it is, with its own retries and timeout. A client belongs to one
                 event loop, and ``chat`` carries runs on one of its own: for it give ``base_url`` and ``api_key`` instead.
-            timeout: The longest silence between two pieces, in seconds; a long answer has no limit. ``None``: no limit.
+            timeout: The longest silence of the server, in seconds, before its answer and within it; a long answer, a slow one
+                and a slow reader have no limit. A server's keep-alive lines are no silence. ``None``: no limit.
             options: Sent with each request, by the wire's own names: ``temperature``, ``extra_body``, ...
 
         Raises:
@@ -143,19 +145,22 @@ class OpenAIModel:
                 Pieces that came before are part of the answer.
         """
         client = await self._connect()
-        reader = self._reader()
+        reader, characters = self._reader(), Joiner()
         failure: ModelError | None = None
         try:
             response = await self._open(client, request)
             try:
                 async for chunk in response:
-                    for piece in reader.read(chunk):
+                    for piece in characters.join(reader.read(chunk)):
                         yield piece
-                for piece in reader.rest():
-                    yield piece
+            except _faults() as error:
+                if not (reader.finish_reason and _is_lost(error)):
+                    raise
             finally:
                 with anyio.move_on_after(CLOSE_SECONDS, shield=True):
                     await response.close()
+            for piece in (*characters.join(reader.rest()), *characters.rest()):
+                yield piece
         except _faults() as error:
             if isinstance(error, RuntimeError) and "loop" not in str(error):
                 raise
@@ -164,7 +169,7 @@ class OpenAIModel:
                 model=self.name,
                 address=str(client.base_url),
                 silence_s=self._timeout,
-                secrets=_secrets(client),
+                secrets=_secrets({**client.default_headers, **(self._options.get("extra_headers") or {})}, client.api_key),
                 wire=self._wire,
             )
         if failure is not None:  # raised out here: no __context__ that might hold what explain() has left out
@@ -218,7 +223,7 @@ class OpenAIModel:
             ModelSetupError: the client does not know one of the options.
         """
         try:
-            return await create(**body)
+            return await create(**whole_json(body))
         except TypeError as error:
             if "unexpected keyword" not in str(error):
                 raise
@@ -232,11 +237,12 @@ class OpenAIModel:
             problem = f"{where} answered, but not with a stream."
             raise ModelError(self.name, problem, f"Check that base_url is that of {self._wire.server} (most end in /v1).")
         if not reader.ended:
-            raise ModelError(self.name, f"the connection to {where} ended before the answer was complete.", RESUME)
+            problem = f"the connection to {where} ended before the answer was complete."
+            raise ModelError(self.name, problem, RESUME, is_temporary=True)
         if reason == "content_filter":
             raise ModelError(self.name, "the provider's content filter cut the answer.", "Ask in other words.")
         if reason == "error":
-            raise ModelError(self.name, f"{where} broke off with an error.", RESUME)
+            raise ModelError(self.name, f"{where} broke off with an error.", RESUME, is_temporary=True)
         if reason == "length" and (reader.called or not reader.said):
             what = "in the middle of a tool call" if reader.called else "before it said anything"
             problem = f"the answer reached its token limit {what}."
@@ -258,9 +264,17 @@ def _faults() -> tuple[type[Exception], ...]:
     return (openai.OpenAIError, http.HTTPError, http.StreamError, http.InvalidURL, ServerSaidError, ValueError, RuntimeError)
 
 
-def _secrets(client: AsyncOpenAI) -> Iterator[str]:
-    yield client.api_key
-    for name, value in client.default_headers.items():
+def _is_lost(error: Exception) -> bool:
+    """Whether what follows is only lost or garbled: after the end of an answer that does no harm."""
+    import openai
+
+    http = http_library()
+    return isinstance(error, openai.APIConnectionError | http.HTTPError | http.StreamError | ValueError)
+
+
+def _secrets(headers: Mapping[str, object], key: str) -> Iterator[str]:
+    yield key
+    for name, value in headers.items():
         if isinstance(value, str) and any(word in name.lower() for word in _SECRET_HEADERS):
             yield value
             yield value.partition(" ")[2]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_widgets.backends import ModelRequest, chat_messages
 from agent_widgets.messages import Msg
 from agent_widgets.models.openai_errors import RESPONSES
-from agent_widgets.models.openai_model import OpenAIModel
+from agent_widgets.models.openai_model import NO_KEY, OpenAIModel, http_library
 from agent_widgets.models.responses_stream import ResponseReader
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ class OpenAIResponses(OpenAIModel):
     def _reader(self) -> ResponseReader:
         return ResponseReader()
 
+    async def _connect(self) -> AsyncOpenAI:
+        client = await super()._connect()
+        if not _learn_events.cache_info().currsize:
+            await asyncio.to_thread(_learn_events)
+        return client
+
     async def _open(self, client: AsyncOpenAI, request: ModelRequest, /) -> Any:
         body: dict[str, Any] = {"model": self._model, "input": input_items(request.context), "stream": True, "store": False}
         if request.instructions:
@@ -50,6 +58,22 @@ class OpenAIResponses(OpenAIModel):
                 for tool in request.tools
             ]
         return await self._create(client.responses.create, {**body, **self._options})
+
+
+@functools.cache
+def _learn_events() -> None:
+    """Have the client read one event: its first takes it half a second, in which no other run could be stopped on the loop."""
+    import openai
+
+    http = http_library()
+
+    def answer(_: object) -> Any:
+        return http.Response(200, content=b'data: {"type": "response.queued"}\n\n', headers={"content-type": "text/event-stream"})
+
+    http_client = openai.DefaultHttpxClient(transport=http.MockTransport(answer))
+    with openai.OpenAI(api_key=NO_KEY, base_url="http://nobody", http_client=http_client) as client:
+        for _ in client.responses.create(model="none", input="none", stream=True):
+            pass
 
 
 def input_items(context: Iterable[Msg]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_widgets.backends import ModelDelta, TextPiece, ThinkingPiece, ToolCallPiece, UsageReport
-from agent_widgets.models.fields import ChunkError, field_of, text_of
+from agent_widgets.models.fields import ChunkError, count_of, field_of, text_of
 from agent_widgets.models.openai_errors import ServerSaidError
 
 _BREAK = "\n\n"
@@ -212,8 +212,8 @@ def _failure(error: object) -> ServerSaidError:
 
 
 def _usage(usage: object) -> UsageReport | None:
-    asked, answered = field_of(usage, "input_tokens"), field_of(usage, "output_tokens")
-    if not isinstance(asked, int) or not isinstance(answered, int):
+    asked, answered = count_of(usage, "input_tokens"), count_of(usage, "output_tokens")
+    if asked is None or answered is None:
         return None
-    cached = field_of(field_of(usage, "input_tokens_details"), "cached_tokens")
-    return UsageReport(input_tokens=asked, output_tokens=answered, cache_input_tokens=cached if isinstance(cached, int) else 0)
+    cached = count_of(getattr(usage, "input_tokens_details", None), "cached_tokens")
+    return UsageReport(input_tokens=asked, output_tokens=answered, cache_input_tokens=cached or 0)

@@ -2,18 +2,19 @@
 
 import { type Decision, newId } from "./wire";
 
-/** A press on its way. */
+/** A press on its way. `about`: the calls, the note or the rule that it is about. */
 export interface Asked {
   readonly id: string;
   readonly run_id: string;
-  readonly what: "stop" | "resume" | "send" | Decision;
-  readonly call_id: string;
+  readonly what: "stop" | "resume" | "send" | "steer" | "withdraw" | "forget" | "answer" | Decision;
+  readonly about: readonly string[];
 }
 
-/** A sentence for the person; `id` names the press that it answers. */
+/** A sentence for the person; `id` names the press that it answers, `about` what that was about. */
 export interface Notice {
   readonly id: string;
   readonly text: string;
+  readonly about: readonly string[];
 }
 
 const ANSWER_MS = 10_000;
@@ -30,14 +31,15 @@ export class Presses {
   }
 
   /** Returns the id of a new press; `undefined` if the same is on its way. A call is decided once, whichever way. */
-  ask(what: Asked["what"], run_id: string, call_id: string): string | undefined {
-    const isSame = (one: Asked): boolean => one.run_id === run_id && one.call_id === call_id && (one.what === what || call_id !== "");
+  ask(what: Asked["what"], run_id: string, about: readonly string[]): string | undefined {
+    const isSame = (one: Asked): boolean =>
+      one.run_id === run_id && (about.length === 0 ? one.what === what : one.about.some((part) => about.includes(part)));
     if (this.asked.some(isSame)) {
       return undefined; // a double click is one press
     }
     const id = newId();
     this.notice = undefined;
-    this.asked = [...this.asked, { id, run_id, what, call_id }];
+    this.asked = [...this.asked, { id, run_id, what, about }];
     this.#timers.set(
       id,
       setTimeout(() => this.answer(id, SILENT), ANSWER_MS),
@@ -55,7 +57,7 @@ export class Presses {
 
   /** Shows a sentence, and releases the button that it is about. */
   say(id: string, text: string): void {
-    this.notice = { id, text };
+    this.notice = { id, text, about: this.asked.find((one) => one.id === id)?.about ?? [] };
     this.release((one) => one.id === id);
   }
 

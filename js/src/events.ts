@@ -87,6 +87,7 @@ export interface ToolCallBlock {
   readonly type: "tool_call";
   readonly created_at: string;
   readonly finished_at?: string;
+  readonly original_input?: string;
 }
 
 export interface ToolResultBlock {
@@ -585,6 +586,7 @@ export const SHAPES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     type: "'tool_call'=tool_call",
     created_at: "string=",
     finished_at: "string?",
+    original_input: "string?",
   },
   ToolResultBlock: {
     id: "string",

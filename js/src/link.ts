@@ -5,9 +5,20 @@
 
 import { type Asked, type Notice, Presses } from "./asked";
 import type { Doubt } from "./decode";
-import type { Transcript } from "./events";
+import type { ToolCallBlock, Transcript } from "./events";
 import { TranscriptBuilder, waitingCalls } from "./transcript";
-import { type Command, type Decision, decodeMessage, type FullRun, fingerprint, type Incoming, newId, type Status } from "./wire";
+import {
+  type Command,
+  type Decision,
+  decodeMessage,
+  type FullRun,
+  fingerprint,
+  type Incoming,
+  newId,
+  type Rule,
+  type Status,
+  type Verdict,
+} from "./wire";
 
 /** The part of a widget model that a card uses. */
 export interface Model {
@@ -31,6 +42,7 @@ export interface RunView {
 /** All that a view shows. `notice` is the newest sentence for the person; `newer` says that something could not be read. */
 export interface CardState {
   readonly runs: readonly RunView[];
+  readonly rules: readonly Rule[];
   readonly asked: readonly Asked[];
   readonly notice: Notice | undefined;
   readonly newer: boolean;
@@ -58,6 +70,7 @@ export class Link {
   #have = -1;
   #resyncAt: number | undefined;
   #runs = new Map<string, Run>();
+  #rules: readonly Rule[] = [];
   #presses = new Presses(() => this.#tell(true));
   #doubt: Doubt = { strange: 0 };
   #listeners = new Set<Listener>();
@@ -84,7 +97,8 @@ export class Link {
 
   get state(): CardState {
     const runs = [...this.#runs].map(([run_id, run]) => viewOf(run_id, run));
-    return { runs, asked: this.#presses.asked, notice: this.#presses.notice, newer: this.#doubt.strange > 0 };
+    const { asked, notice } = this.#presses;
+    return { runs, rules: this.#rules, asked, notice, newer: this.#doubt.strange > 0 };
   }
 
   // -- page to kernel
@@ -95,32 +109,50 @@ export class Link {
   }
 
   /** With `call_id`, only what this call runs. */
-  stop(run_id: string, call_id = ""): void {
-    this.#ask("stop", run_id, call_id, { kind: "stop", run_id, after: "now", ...(call_id && { call_id }) });
+  stop(run_id: string, call_id?: string): void {
+    const about = call_id === undefined ? [] : [call_id];
+    this.#ask("stop", run_id, about, { kind: "stop", run_id, after: "now", ...(call_id !== undefined && { call_id }) });
   }
 
   resume(run_id: string): void {
-    this.#ask("resume", run_id, "", { kind: "resume", run_id });
+    this.#ask("resume", run_id, [], { kind: "resume", run_id });
   }
 
   /** Returns the command's id: a notice with this id says that it could not be carried out. */
   prompt(text: string): string | undefined {
-    return this.#ask("send", "", "", { kind: "send", text });
+    return this.#ask("send", "", [], { kind: "send", text });
   }
 
   /** A decision is bound to the arguments that the person saw. */
-  decide(
-    run_id: string,
-    call: { readonly id: string; readonly name: string; readonly input: string },
-    decision: Decision,
-    reason: string,
-  ): void {
-    const seen = fingerprint(call.name, call.input);
-    this.#ask(decision, run_id, call.id, { kind: "decide", run_id, call_id: call.id, fingerprint: seen, decision, reason });
+  decide(run_id: string, { id, name, input }: Pick<ToolCallBlock, "id" | "name" | "input">, verdict: Verdict): void {
+    const seen = fingerprint(name, input);
+    this.#ask(verdict.decision, run_id, [id], { kind: "decide", run_id, call_id: id, fingerprint: seen, ...verdict });
   }
 
-  #ask(what: Asked["what"], run_id: string, call_id: string, command: Command): string | undefined {
-    const id = this.#presses.ask(what, run_id, call_id);
+  /** One decision about all calls that wait; with `stop` it ends the run. */
+  decideAll(run_id: string, calls: readonly ToolCallBlock[], decision: Decision, reason = "", stop = false): void {
+    const seen = Object.fromEntries(calls.map(({ id, name, input }) => [id, fingerprint(name, input)]));
+    this.#ask(decision, run_id, Object.keys(seen), { kind: "decide_all", run_id, calls: seen, decision, reason, stop });
+  }
+
+  answer(run_id: string, call_id: string, text: string): string | undefined {
+    return this.#ask("answer", run_id, [call_id], { kind: "answer", run_id, call_id, text });
+  }
+
+  steer(run_id: string, text: string): string | undefined {
+    return this.#ask("steer", run_id, [text], { kind: "steer", run_id, text });
+  }
+
+  withdraw(run_id: string, steer_id: string): void {
+    this.#ask("withdraw", run_id, [steer_id], { kind: "withdraw", run_id, steer_id });
+  }
+
+  forget(rule: Rule): void {
+    this.#ask("forget", "", [ruleKey(rule)], { kind: "forget", rule });
+  }
+
+  #ask(what: Asked["what"], run_id: string, about: readonly string[], command: Command): string | undefined {
+    const id = this.#presses.ask(what, run_id, about);
     if (id !== undefined && !this.#post(command, id)) {
       this.#presses.answer(id, UNSENT);
     }
@@ -148,7 +180,7 @@ export class Link {
     this.#guard(() => {
       const message = isEmpty(value) ? undefined : decodeMessage(value, this.#doubt);
       if (message?.kind === "full" && message.seq > this.#have) {
-        this.#replace(message.seq, message.runs);
+        this.#replace(message);
       }
     });
   };
@@ -179,7 +211,10 @@ export class Link {
       case "notice":
         return this.#presses.say(message.id, message.text);
       case "full":
-        return message.seq >= this.#have ? this.#replace(message.seq, message.runs) : undefined;
+        return message.seq >= this.#have ? this.#replace(message) : undefined;
+      case "rules":
+        this.#rules = message.rules;
+        return this.#settle(false);
       case "events":
         if (message.seq > this.#have + 1) {
           return this.#resync();
@@ -223,11 +258,12 @@ export class Link {
     const runs = this.state.runs.map(({ run_id, prompt, status, transcript, cut }) => {
       return { run_id, prompt, status, transcript: { ...transcript, cut } };
     });
-    this.#model.set("snapshot", { kind: "full", seq: this.#have, runs });
+    this.#model.set("snapshot", { kind: "full", seq: this.#have, runs, rules: this.#rules });
   }
 
-  #replace(seq: number, runs: readonly FullRun[]): void {
+  #replace({ seq, runs, rules }: { readonly seq: number; readonly runs: readonly FullRun[]; readonly rules: readonly Rule[] }): void {
     this.#have = seq;
+    this.#rules = rules;
     this.#resyncAt = undefined;
     const grew = runs.some(({ run_id }) => !this.#runs.has(run_id));
     this.#runs = new Map(
@@ -244,18 +280,15 @@ export class Link {
     if (this.#presses.asked.length === 0) {
       return;
     }
-    this.#presses.release(({ what, run_id, call_id }) => {
-      const run = this.#runs.get(run_id);
-      const over = !run || ENDED.includes(run.status.state);
-      switch (what) {
-        case "stop": // the kernel knows: what is still shown comes from there
-          return over || run.status.state === "stopping" || (call_id !== "" && !isOpen(run.builder.freeze(), call_id));
-        case "resume":
-          return !over || grew;
+    this.#presses.release((press) => {
+      const run = this.#runs.get(press.run_id);
+      switch (press.what) {
         case "send":
           return grew;
+        case "forget":
+          return !this.#rules.some((rule) => press.about.includes(ruleKey(rule)));
         default:
-          return over || !waitingCalls(run.builder.freeze()).some(({ id, state }) => id === call_id && state === "asking");
+          return !run || hasHappened(press, viewOf(press.run_id, run), grew);
       }
     });
   }
@@ -280,11 +313,37 @@ function viewOf(run_id: string, run: Run): RunView {
   return run.view;
 }
 
-/** Whether the sub-agent that works for this call has not ended. */
-function isOpen({ children }: Transcript, call_id: string): boolean {
-  return children.some(({ call_id: id, transcript }) => {
-    return id === call_id ? transcript.message.finished_reason === undefined : isOpen(transcript, call_id);
+/** Whether the sub-agent that works for one of these calls has not ended. */
+function works({ children }: Transcript, call_ids: readonly string[]): boolean {
+  return children.some(({ call_id, transcript }) => {
+    return (call_ids.includes(call_id) && transcript.message.finished_reason === undefined) || works(transcript, call_ids);
   });
+}
+
+function hasHappened({ id, what, about }: Asked, { status, transcript }: RunView, grew: boolean): boolean {
+  const { content } = transcript.message;
+  const over = ENDED.includes(status.state);
+  const waits = (state: ToolCallBlock["state"]): boolean => {
+    return waitingCalls(transcript).some((call) => call.state === state && about.includes(call.id));
+  };
+  switch (what) {
+    case "stop": // the kernel knows: what is still shown comes from there
+      return over || status.state === "stopping" || (about.length > 0 && !works(transcript, about));
+    case "resume":
+      return !over || grew;
+    case "steer":
+      return over || [...(status.steering ?? []), ...content].some((one) => one.id === id);
+    case "withdraw":
+      return over || !status.steering?.some((note) => about.includes(note.id));
+    case "answer":
+      return over || !waits("submitted");
+    default:
+      return over || !waits("asking");
+  }
+}
+
+export function ruleKey({ tool_name, rule_content }: Rule): string {
+  return rule_content === undefined ? tool_name : `${tool_name}(${rule_content})`;
 }
 
 function isEmpty(value: unknown): boolean {

@@ -280,7 +280,7 @@ export class TranscriptBuilder {
     }
     if (event.type === "USER_CONFIRM_RESULT") {
       for (const { confirmed, tool_call } of event.confirm_results) {
-        this.#change("tool_call", tool_call.id, { state: confirmed ? "allowed" : "finished", input: tool_call.input });
+        this.#decide(tool_call, confirmed);
       }
       const theirs = event.confirm_results.filter(({ tool_call }) => !this.#index.has(key("tool_call", tool_call.id)));
       for (const child of theirs.length > 0 ? this.#children.values() : []) {
@@ -314,6 +314,18 @@ export class TranscriptBuilder {
         this.#change("tool_call", block.id, { state: "finished" });
       }
     }
+  }
+
+  /** What runs is what was approved; what the model had asked for is kept beside it. */
+  #decide({ id, input }: ToolCallBlock, confirmed: boolean): void {
+    const at = this.#index.get(key("tool_call", id));
+    const before = at === undefined ? undefined : this.#settle(at);
+    const changed = before?.type === "tool_call" && before.input !== input && before.original_input === undefined;
+    this.#change("tool_call", id, {
+      state: confirmed ? "allowed" : "finished",
+      input,
+      ...(changed && { original_input: before.input }),
+    });
   }
 
   #custom(name: string, value: JsonObject): void {

@@ -24,13 +24,30 @@ export interface StopInfo {
   readonly stop_ms?: number;
 }
 
-/** How a run stands. `elapsed` is in seconds, at the time of sending; `ahead` counts the runs before it in the queue. */
+/** What a person added while the agent works; the model has not read it. */
+export interface Note {
+  readonly id: string;
+  readonly text: string;
+}
+
+/** Calls that run without asking: all of a tool, or those that a pattern matches. */
+export interface Rule {
+  readonly tool_name: string;
+  readonly rule_content?: string;
+}
+
+/**
+ * How a run stands. `elapsed` is in seconds, at the time of sending; `ahead` counts the runs before it in the queue.
+ * `steering` waits for the next step; of a run that has ended, it was not sent.
+ */
 export interface Status {
   readonly state: RunState;
   readonly elapsed?: number;
   readonly ahead?: number;
   readonly stop?: StopInfo;
   readonly note?: string;
+  readonly steerable?: boolean;
+  readonly steering?: readonly Note[];
 }
 
 /** One run of a snapshot. `cut` counts the characters that a capped snapshot lacks. */
@@ -43,7 +60,8 @@ export interface FullRun {
 }
 
 export type Incoming =
-  | { readonly kind: "full"; readonly seq: number; readonly runs: readonly FullRun[] }
+  | { readonly kind: "full"; readonly seq: number; readonly runs: readonly FullRun[]; readonly rules: readonly Rule[] }
+  | { readonly kind: "rules"; readonly rules: readonly Rule[] }
   | {
       readonly kind: "events";
       readonly seq: number;
@@ -56,18 +74,31 @@ export type Incoming =
 
 export type Decision = "approve" | "deny";
 
+/** What a person decided about a call. An approval may come with other arguments, and with a rule to keep. */
+export interface Verdict {
+  readonly decision: Decision;
+  readonly reason: string;
+  readonly arguments?: string;
+  readonly rule?: Rule;
+}
+
 export type Command =
   | { readonly kind: "hello"; readonly have: number; readonly page: string }
   | { readonly kind: "resync"; readonly have: number }
   | { readonly kind: "stop"; readonly run_id: string; readonly after: "now"; readonly call_id?: string }
+  | ({ readonly kind: "decide"; readonly run_id: string; readonly call_id: string; readonly fingerprint: string } & Verdict)
   | {
-      readonly kind: "decide";
+      readonly kind: "decide_all";
       readonly run_id: string;
-      readonly call_id: string;
-      readonly fingerprint: string;
+      readonly calls: Readonly<Record<string, string>>;
       readonly decision: Decision;
       readonly reason: string;
+      readonly stop: boolean;
     }
+  | { readonly kind: "answer"; readonly run_id: string; readonly call_id: string; readonly text: string }
+  | { readonly kind: "steer"; readonly run_id: string; readonly text: string }
+  | { readonly kind: "withdraw"; readonly run_id: string; readonly steer_id: string }
+  | { readonly kind: "forget"; readonly rule: Rule }
   | { readonly kind: "send"; readonly text: string }
   | { readonly kind: "resume"; readonly run_id: string };
 
@@ -76,9 +107,12 @@ export function decodeMessage(value: unknown, doubt: Doubt): Incoming | undefine
   if (!isObject(value)) {
     return undefined;
   }
-  const { kind, seq, runs, id, text } = value;
+  const { kind, seq, runs, id, text, rules } = value;
   if (kind === "full" && isCount(seq) && Array.isArray(runs)) {
-    return { kind, seq, runs: runs.flatMap((run) => decodeRun(run, doubt) ?? []) };
+    return { kind, seq, runs: runs.flatMap((run) => decodeRun(run, doubt) ?? []), rules: decodeRules(rules) };
+  }
+  if (kind === "rules") {
+    return { kind, rules: decodeRules(rules) };
   }
   if (kind === "events" && isCount(seq)) {
     return decodeEvents(value, seq, doubt);
@@ -122,14 +156,30 @@ function decodeRun(value: unknown, doubt: Doubt): FullRun | undefined {
   };
 }
 
+function decodeRules(value: unknown): Rule[] {
+  return listOf(value).flatMap(({ tool_name, rule_content }) =>
+    typeof tool_name === "string" ? [{ tool_name, ...(typeof rule_content === "string" && { rule_content }) }] : [],
+  );
+}
+
+function decodeNotes(value: unknown): Note[] {
+  return listOf(value).flatMap(({ id, text }) => (typeof id === "string" && typeof text === "string" ? [{ id, text }] : []));
+}
+
+function listOf(value: unknown): Readonly<Record<string, unknown>>[] {
+  return Array.isArray(value) ? value.filter(isObject) : [];
+}
+
 function decodeStatus(value: Readonly<Record<string, unknown>>): Status {
-  const { state, elapsed, ahead, stop, note } = value;
+  const { state, elapsed, ahead, stop, note, steerable, steering } = value;
   return {
     state: isRunState(state) ? state : "running",
     ...(isNumber(elapsed) && { elapsed }),
     ...(isCount(ahead) && { ahead }),
     ...(isObject(stop) && { stop: stopInfo(stop) }),
     ...(typeof note === "string" && { note }),
+    ...(steerable === true && { steerable }),
+    ...(steering !== undefined && { steering: decodeNotes(steering) }),
   };
 }
 

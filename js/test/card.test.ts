@@ -2,46 +2,11 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import card from "../src/widget";
 import { fingerprint } from "../src/wire";
 import { type Dict, events, eventsOf, FakeModel, full, LOGS, pageForm, run, transcriptOf } from "./golden";
-
-let number = 0;
-
-interface Shown {
-  readonly model: FakeModel;
-  readonly el: HTMLElement;
-  readonly over: AbortController;
-}
-
-function shown(traits: Dict = {}): Shown {
-  number += 1;
-  const model = new FakeModel({ css_id: `id${number}`, ...traits });
-  const over = new AbortController();
-  card.initialize({ model, signal: over.signal });
-  return { model, over, el: view(model, over.signal) };
-}
-
-function view(model: FakeModel, signal?: AbortSignal): HTMLElement {
-  const el = document.createElement("div");
-  document.body.append(el);
-  card.render({ model, el, ...(signal && { signal }) });
-  return el;
-}
+import { frame, pick, type Shown, shown, textOf, view } from "./shown";
 
 function waiting(): Shown {
   return shown({ snapshot: full(0, [run(transcriptOf("paused"), { state: "paused", elapsed: 2.1 })]) });
 }
-
-function pick<T extends HTMLElement>(el: HTMLElement, selector: string): T {
-  const found = el.querySelector<T>(selector);
-  if (!found) {
-    throw new Error(`no ${selector}`);
-  }
-  return found;
-}
-
-const textOf = (el: HTMLElement, selector: string): string => pick(el, selector).textContent ?? "";
-const frame = (): void => {
-  vi.advanceTimersByTime(20);
-};
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -110,7 +75,8 @@ test("Deny sends the reason and the fingerprint of the arguments that were seen"
   model.receive({ kind: "notice", id: model.sentOf("decide")[0]?.["id"], text: "That call is not waiting any more." });
   frame();
   expect(textOf(el, ".aw-deny")).toBe("Deny");
-  expect(textOf(el, ".aw-notice")).toBe("That call is not waiting any more.");
+  expect(textOf(el, ".aw-fault")).toBe("That call is not waiting any more."); // where it was pressed
+  expect(pick(el, ".aw-notice").hidden).toBe(true);
 });
 
 test("Enter in the reason denies, and nothing is focused by itself", () => {
@@ -256,7 +222,7 @@ test("the composer sends with Enter, and gives back what could not be sent", () 
   expect(box.value).toBe("Hello");
 });
 
-test("no composer unless it is asked for", () => expect(shown().el.querySelector("textarea")).toBeNull());
+test("no composer unless it is asked for", () => expect(pick(shown().el, ".aw-composer").hidden).toBe(true));
 
 test("states are spoken, tokens are not", () => {
   const { el, model } = waiting();
@@ -295,13 +261,13 @@ test("a queued run says how many are before it", () => {
   expect(pick(el, ".aw-stop").style.visibility).toBe("visible");
 });
 
-test("a call that is carried out elsewhere says how to answer it", () => {
+test("a call that is carried out elsewhere has a box for its result", () => {
   const { el, model } = waiting();
   const call = { id: "c1", name: "delete_rows", type: "tool_call" };
   model.receive(events(1, "run1", [{ type: "REQUIRE_EXTERNAL_EXECUTION", reply_id: "r1", tool_calls: [call] }]));
   frame();
   expect(textOf(el, ".aw-chip")).toBe("waiting for a result");
-  expect(textOf(el, ".aw-tool-note")).toBe('Waits for a result from outside: run.answer("c1", …)');
+  expect(pick<HTMLTextAreaElement>(el, ".aw-tool .aw-entry textarea").getAttribute("aria-label")).toContain("Result of");
   expect(el.querySelector(".aw-decision")).toBeNull();
 });
 

@@ -129,8 +129,8 @@ test("stop is sent once however often it is pressed, and let go when the kernel 
 
 test("a decision carries the fingerprint of what was seen; a notice releases it", () => {
   const { model, link } = linked({ snapshot: full(0, [run(transcriptOf("paused"), { state: "paused" })]) });
-  link.decide("run1", { id: "c1", name: "delete_rows", input: '{"table": "orders"}' }, "deny", "no");
-  link.decide("run1", { id: "c1", name: "delete_rows", input: "{}" }, "approve", "");
+  link.decide("run1", { id: "c1", name: "delete_rows", input: '{"table": "orders"}' }, { decision: "deny", reason: "no" });
+  link.decide("run1", { id: "c1", name: "delete_rows", input: "{}" }, { decision: "approve", reason: "" });
   const [command] = model.sentOf("decide");
   expect(model.sentOf("decide")).toHaveLength(1);
   expect(command).toMatchObject({ run_id: "run1", call_id: "c1", decision: "deny", reason: "no", fingerprint: "1294a62bfc3c97b9" });
@@ -141,7 +141,7 @@ test("a decision carries the fingerprint of what was seen; a notice releases it"
 
 test("a decision is let go when the call no longer waits", () => {
   const { model, link } = linked({ snapshot: full(0, [run(transcriptOf("paused"), { state: "paused" })]) });
-  link.decide("run1", { id: "c1", name: "delete_rows", input: "{}" }, "approve", "");
+  link.decide("run1", { id: "c1", name: "delete_rows", input: "{}" }, { decision: "approve", reason: "" });
   model.receive(events(1, "run1", [], { status: { state: "paused" } }));
   expect(link.state.asked).toHaveLength(1);
   const result = { confirmed: true, tool_call: { id: "c1", name: "delete_rows", type: "tool_call" } };

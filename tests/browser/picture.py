@@ -47,7 +47,7 @@ def main() -> None:
         notebook.run_cell(2)
         asking = notebook.cell(2).locator(".aw-card")
         expect(asking).to_contain_text("waiting for you", timeout=20_000)
-        asking.get_by_role("textbox").fill("Not before the back-up")
+        asking.get_by_label("Reason for denying").fill("Not before the back-up")
         notebook.page.wait_for_timeout(300)  # the focus ring's fade
         path = notebook.screenshot("quickstart", notebook.page.locator(".jp-Notebook"))
         sys.stdout.write(f"{path.relative_to(ROOT)}\n")

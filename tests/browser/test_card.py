@@ -65,7 +65,7 @@ def card(notebook: Notebook, index: int) -> Locator:
 
 
 def button(where: Locator, name: str) -> Locator:
-    return where.get_by_role("button", name=name)
+    return where.get_by_role("button", name=name, exact=True)
 
 
 def ended(notebook: Notebook, index: int, outcome: str) -> None:
@@ -123,7 +123,7 @@ def test_deny_with_a_reason_that_the_model_reads_word_for_word(themed: Lab) -> N
         notebook.page.evaluate("document.activeElement.closest('.aw-card')") is None
     )  # nothing grabs the focus, least of all Approve
     notebook.screenshot(f"paused-{theme_of(notebook)}", shown)
-    shown.get_by_role("textbox").fill("Not before Tuesday's back-up, please!")
+    shown.get_by_label("Reason for denying").fill("Not before Tuesday's back-up, please!")
     button(shown, "Deny").click()
     ended(notebook, 1, "done")
     expect(shown).to_contain_text("Not before Tuesday's back-up, please!")
@@ -332,7 +332,7 @@ def test_the_keyboard_reaches_everything_and_escape_stops(lab: Lab) -> None:
     ended(notebook, 1, "stopped")
     notebook.run_cell(2)
     asking = card(notebook, 2)
-    asking.get_by_role("textbox").focus()
+    asking.get_by_label("Reason for denying").focus()
     notebook.page.keyboard.type("no, thanks")
     notebook.page.keyboard.press("Enter")
     ended(notebook, 2, "done")

@@ -428,9 +428,11 @@ class Stage:
                 answers = {waiting[0].id: (True, waiting[0])}
             case "mixed":
                 answers = {call.id: (not choice.mask >> i & 1, call) for i, call in enumerate(waiting)}
-            case "edit" | "bad edit":
-                text = _edited(waiting[0], choice.answer)
-                answers[waiting[0].id] = (True, replace(waiting[0], input=text))
+            case "edit":
+                answers[waiting[0].id] = (True, replace(waiting[0], input=_edited(waiting[0], choice.answer)))
+            case "bad edit":
+                misfit = replace(waiting[0], input=_edited(waiting[0], choice.answer))
+                self._refuses(agent, _decision(reply_id, {misfit.id: (True, misfit)}, choice), InputError)
             case "user interrupt":
                 return True, ev.UserInterruptEvent(reply_id=reply_id)
             case "interrupt":
@@ -585,9 +587,14 @@ class Stage:
                         run.deny(call.id, choice.reason)
                     else:
                         self._approve(run, call.id)
-            case "edit" | "bad edit" if waiting:
-                text = _edited(waiting[0], choice.answer)
-                self._approve(run, first, text)
+            case "edit" if waiting:
+                self._approve(run, first, _edited(waiting[0], choice.answer))
+            case "bad edit" if waiting:
+                with suppress(InputError):  # none for a call that waits for no decision
+                    self._approve(run, first, _edited(waiting[0], choice.answer))
+                    if waiting[0].state == "asking" and not run.is_over:
+                        self.fault("wrong outcome", "arguments that do not fit were taken")
+                self._approve(run, first)
             case "both":
                 self._approve(run, first)
                 run.deny(first, choice.reason)
@@ -603,8 +610,8 @@ class Stage:
                 if call_id in (None, call.id):
                     self._allow(call, text, always=always)
 
-        self.loop.call_soon_threadsafe(note)
         run.approve(call_id, arguments=text, always=always)
+        self.loop.call_soon_threadsafe(note)
 
     # -- the end ------------------------------------------------------------------------------------------------
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any
 
-from tests.models.chat_server import Answer, stream
+from tests.models.chat_server import Answer, End, stream
 
 Event = dict[str, Any]
 USAGE: Event = {
@@ -17,13 +17,13 @@ USAGE: Event = {
 }
 
 
-def answer(*events: Event | bytes, end: Literal["no [DONE]", "hold", "cut"] = "no [DONE]") -> Answer:
+def answer(*events: Event | bytes, end: End = "no [DONE]") -> Answer:
     """A stream of events. There is no [DONE] in this language: the last event is the end."""
     return stream(*(event if isinstance(event, bytes) else sse(event) for event in (CREATED, *events)), end=end)
 
 
 def sse(event: Event) -> bytes:
-    return f"event: {event.get('type')}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+    return f"event: {event.get('type')}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode(errors="backslashreplace")
 
 
 def text(delta: Any, index: int | None = 0) -> Event:

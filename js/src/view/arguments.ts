@@ -63,11 +63,13 @@ function jsonTokens(raw: string): string[] | undefined {
   return tokens.map((token) => (token.startsWith('"') ? visible(JSON.stringify(JSON.parse(token))) : token));
 }
 
-/** Characters that hide or reorder others are spelled out: a person must see what she approves. */
+/** Characters that hide or reorder others are spelled out, as JSON does: a person must see what she approves, and may edit it. */
 function visible(text: string): string {
   return text.replace(/[\p{Cf}\p{Zl}\p{Zp}]|(?![\t\n])\p{Cc}/gu, (character) => {
-    const code = (character.codePointAt(0) ?? 0).toString(16);
-    return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, "0")}`;
+    return character
+      .split("")
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
+      .join("");
   });
 }
 

@@ -1,12 +1,11 @@
 // The blocks of one transcript in order: of a run, or of a sub-agent inside the call that it works for.
 
-import type { Asked } from "../asked";
 import type { Block, HintBlock, ToolCallBlock, ToolOutput, ToolResultBlock, Transcript } from "../events";
 import { dataElement } from "./data";
 import { fold, h } from "./dom";
 import { MarkdownStream } from "./text";
 import { ThinkingView } from "./thinking";
-import { type ToolActions, ToolView } from "./tool";
+import { type Around, type CallActions, type ToolFacts, ToolView } from "./tool";
 
 interface BlockView {
   readonly root: HTMLElement;
@@ -24,9 +23,9 @@ interface Tool {
 export class BlocksView {
   readonly root = h("div", { class: "aw-blocks" });
   #views = new Map<string, BlockView | ToolView>();
-  #actions: ToolActions;
+  #actions: CallActions;
 
-  constructor(actions: ToolActions) {
+  constructor(actions: CallActions) {
     this.#actions = actions;
   }
 
@@ -37,7 +36,7 @@ export class BlocksView {
   }
 
   /** `over`: the reply has ended, so nothing in it waits any more. */
-  update(transcript: Transcript, over: boolean, asked: readonly Asked[]): void {
+  update(transcript: Transcript, over: boolean, around: Around): void {
     const tools = toolsOf(transcript);
     const wanted = new Set<string>();
     for (const block of transcript.message.content) {
@@ -52,7 +51,7 @@ export class BlocksView {
       }
       wanted.add(key);
       if (view instanceof ToolView) {
-        view.update({ ...(tools.get(block.id) ?? newTool()), over, asked });
+        view.update({ ...(tools.get(block.id) ?? newTool()), ...about(block.id, around), over, around });
       } else {
         view.update(block);
       }
@@ -76,6 +75,12 @@ export class BlocksView {
     this.#views.set(key, view);
     return view;
   }
+}
+
+/** What of the run's presses and notices is about one call. */
+function about(call_id: string, { asked, notice, alone }: Around): Pick<ToolFacts, "asked" | "notice" | "alone"> {
+  const pressed = asked.find((press) => press.about.includes(call_id))?.what;
+  return { asked: pressed, notice: notice?.about.includes(call_id) ? notice : undefined, alone };
 }
 
 function keyOf(block: Block): string {
@@ -150,5 +155,8 @@ function fixedView(first: Block, root: HTMLElement): BlockView {
 
 function hintElement({ hint, source }: HintBlock): HTMLElement {
   const parts = typeof hint === "string" ? [hint] : hint.map((part) => (part.type === "text" ? part.text : dataElement(part)));
+  if (source === "user") {
+    return h("blockquote", { class: "aw-prompt" }, ...parts); // a person's own words, as those at the top
+  }
   return fold("aw-hint", source ? `Hint for the model, from ${source}` : "Hint for the model", ...parts);
 }

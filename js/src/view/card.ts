@@ -1,10 +1,12 @@
 // A card: one view of a link. Draws at most once a frame, and scrolls only its own body.
 
 import type { CardState, Link, RunView } from "../link";
+import { waitingCalls } from "../transcript";
 import { ComposerView } from "./composer";
 import { copyOnClick } from "./copy";
 import { h, setText, show } from "./dom";
 import { HeaderView, isStoppable, isStopping, stateWord } from "./header";
+import { RulesView } from "./rules";
 import { RunElement } from "./run";
 
 const NEWER = "This card was made by a newer agent-widgets: some of it cannot be shown. Reload the page.";
@@ -19,7 +21,8 @@ export class CardView {
   #content = h("div", { class: "aw-runs" });
   #notice = h("div", { class: "aw-notice", role: "status" });
   #live = h("div", { class: "aw-sr", "aria-live": "polite" });
-  #composer: ComposerView | undefined;
+  #rules: RulesView;
+  #composer: ComposerView;
   #runs = new Map<string, RunElement>();
   #stuck = true;
   #frame: number | undefined;
@@ -29,12 +32,10 @@ export class CardView {
   constructor(link: Link, options: { readonly composer: boolean }) {
     this.#link = link;
     this.#header = new HeaderView(() => this.#stop());
-    this.#composer = options.composer ? new ComposerView(link) : undefined;
+    this.#rules = new RulesView(link);
+    this.#composer = new ComposerView(link, options.composer);
     this.#scroller.append(this.#content);
-    this.root.append(this.#header.root, this.#scroller, this.#notice, this.#live);
-    if (this.#composer) {
-      this.root.append(this.#composer.root);
-    }
+    this.root.append(this.#header.root, this.#scroller, this.#rules.root, this.#notice, this.#live, this.#composer.root);
     this.#listen();
     this.#draw();
   }
@@ -62,6 +63,7 @@ export class CardView {
     this.#off.push(this.#link.subscribe((urgent) => (urgent ? this.#draw() : this.#schedule())));
     on(this.root, "keydown", (event) => this.#onKey(event));
     on(this.root, "click", copyOnClick);
+    on(this.#composer.root, "focusout", () => this.#schedule()); // it stays while somebody is in it
     on(this.#scroller, "scroll", () => {
       const { scrollHeight, scrollTop, clientHeight } = this.#scroller;
       this.#stuck = scrollHeight - scrollTop - clientHeight < NEAR_BOTTOM;
@@ -74,7 +76,7 @@ export class CardView {
   }
 
   #onKey(event: KeyboardEvent): void {
-    const typing = event.target instanceof Element && event.target.matches("input, textarea");
+    const typing = event.target instanceof Element && event.target.matches("input, textarea, select");
     if (event.key === "Escape" && !typing && this.#stop()) {
       event.preventDefault();
       event.stopPropagation();
@@ -104,8 +106,9 @@ export class CardView {
     const run = current(state.runs);
     this.#header.update(run, state.asked);
     const changed = this.#drawRuns(state);
-    this.#composer?.update(state);
-    const notice = state.notice?.text ?? (state.newer ? NEWER : "");
+    this.#rules.update(state);
+    this.root.classList.toggle("aw-steered", this.#composer.update(state, run));
+    const notice = isAtItsCall(state) ? "" : (state.notice?.text ?? (state.newer ? NEWER : ""));
     setText(this.#notice, notice);
     show(this.#notice, notice !== "");
     show(this.#scroller, state.runs.length > 0);
@@ -115,7 +118,7 @@ export class CardView {
     }
   }
 
-  #drawRuns({ runs, asked }: CardState): boolean {
+  #drawRuns({ runs, asked, notice }: CardState): boolean {
     let changed = false;
     for (const [at, run] of runs.entries()) {
       let element = this.#runs.get(run.run_id);
@@ -128,7 +131,7 @@ export class CardView {
       if (before !== element.root) {
         this.#content.insertBefore(element.root, before);
       }
-      changed = element.update(run, at === runs.length - 1, asked) || changed;
+      changed = element.update(run, at === runs.length - 1, asked, notice) || changed;
     }
     for (const [run_id, element] of this.#runs) {
       if (!runs.some((run) => run.run_id === run_id)) {
@@ -150,6 +153,12 @@ export class CardView {
       setText(this.#live, `Agent: ${this.#live.dataset["next"] ?? ""}`);
     }, ANNOUNCE_MS);
   }
+}
+
+/** Why a decision did not count is said where it is made, while it can still be made. */
+function isAtItsCall({ runs, notice }: CardState): boolean {
+  const about = notice?.about ?? [];
+  return runs.some(({ transcript }) => waitingCalls(transcript).some(({ id, state }) => state === "asking" && about.includes(id)));
 }
 
 /** The run that the head of the card speaks of: the one that is carried, else the next in the queue, else the newest. */

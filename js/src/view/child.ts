@@ -1,26 +1,25 @@
 // A sub-agent inside the call that it works for: who, how it stands, Stop for it alone, and what it does.
 
-import type { Asked } from "../asked";
 import type { Transcript } from "../events";
 import { waitingCalls } from "../transcript";
 import { button, fold, h, setText, show } from "./dom";
 import { plural } from "./format";
-import type { ToolActions } from "./tool";
+import type { Around, CallActions } from "./tool";
 
 interface Blocks {
   readonly root: HTMLElement;
-  update(transcript: Transcript, over: boolean, asked: readonly Asked[]): void;
+  update(transcript: Transcript, over: boolean, around: Around): void;
   dispose(): void;
 }
 
 /** Makes the view of a transcript's blocks; handed in, because those blocks may hold a sub-agent again. */
-export type MakeBlocks = (actions: ToolActions) => Blocks;
+export type MakeBlocks = (actions: CallActions) => Blocks;
 
 interface Facts {
   /** Its call has a result, or the run has ended: nothing in it waits any more. */
   readonly over: boolean;
   readonly stopping: boolean;
-  readonly asked: readonly Asked[];
+  readonly around: Around;
 }
 
 export class ChildView {
@@ -32,7 +31,7 @@ export class ChildView {
   #blocks: Blocks;
   #notices = h("div", { class: "aw-notices" });
 
-  constructor(actions: ToolActions, makeBlocks: MakeBlocks, onStop: () => void) {
+  constructor(actions: CallActions, makeBlocks: MakeBlocks, onStop: () => void) {
     this.#blocks = makeBlocks(actions);
     this.#stop = button("Stop", "aw-button aw-child-stop", onStop);
     this.#stop.title = "Stop this agent alone; the one that called it goes on";
@@ -46,7 +45,7 @@ export class ChildView {
     this.#blocks.dispose();
   }
 
-  update(child: Transcript, { over, stopping, asked }: Facts): void {
+  update(child: Transcript, { over, stopping, around }: Facts): void {
     const { message } = child;
     const ended = over || message.finished_reason !== undefined;
     setText(this.#name, message.name);
@@ -58,7 +57,7 @@ export class ChildView {
     this.#stop.setAttribute("aria-label", `Stop ${message.name}`);
     this.#stop.disabled = stopping;
     show(this.#stop, !ended);
-    this.#blocks.update(child, ended, asked);
+    this.#blocks.update(child, ended, around);
     if (this.#notices.childElementCount !== child.notices.length) {
       this.#notices.replaceChildren(...child.notices.map((text) => h("p", {}, text)));
     }

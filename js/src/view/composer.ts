@@ -1,58 +1,53 @@
-// The box to type a prompt in. Enter sends, Shift+Enter begins a line.
+// The box at the foot of a card: while a run goes on it steers that run, else it asks the next question.
+//
+// A card that began with a prompt shows it while there is something to steer, or something unsent to save.
 
-import type { CardState, Link } from "../link";
-import { button, h } from "./dom";
+import type { CardState, Link, RunView } from "../link";
+import { ENDED } from "../link";
+import { h, show } from "./dom";
+import { Entry } from "./entry";
+
+const ASK = { label: "Prompt", hint: "Ask something…", button: "Send" };
+const STEER = { label: "Add something for the next step", hint: "Add something for the next step…", button: "Steer" };
 
 export class ComposerView {
   readonly root = h("div", { class: "aw-composer" });
-  #box = h("textarea", { rows: "1", class: "aw-prompt-box", placeholder: "Ask something…", "aria-label": "Prompt" });
-  #send: HTMLButtonElement;
-  #link: Link;
-  #sent: { readonly id: string; readonly text: string } | undefined;
+  #entry: Entry;
+  #always: boolean;
+  #steered: RunView | undefined;
+  #returned = new Set<string>();
 
-  constructor(link: Link) {
-    this.#link = link;
-    this.#send = button("Send", "aw-button aw-send", () => this.#submit());
-    this.#box.addEventListener("input", () => this.#refresh());
-    this.#box.addEventListener("keydown", (event) => {
-      event.stopPropagation(); // the host's shortcuts
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-        event.preventDefault();
-        this.#submit();
+  /** `always`: the card has no prompt of its own. */
+  constructor(link: Link, always: boolean) {
+    this.#always = always;
+    this.#entry = new Entry((text) => (this.#steered ? link.steer(this.#steered.run_id, text) : link.prompt(text)));
+    this.root.append(this.#entry.root);
+  }
+
+  /** Gives whether the box is there only for now. */
+  update({ asked, notice }: CardState, run: RunView | undefined): boolean {
+    const goesOn = run !== undefined && ["running", "stopping", "paused"].includes(run.status.state);
+    this.#steered = goesOn && run.status.steerable ? run : undefined;
+    this.#takeBack(run);
+    const blocked = this.#steered ? run?.status.state === "stopping" : asked.some(({ what }) => what === "send");
+    this.#entry.update(this.#steered ? STEER : ASK, blocked, notice);
+    const typing = this.root.contains(this.root.ownerDocument.activeElement);
+    const forNow = this.#steered !== undefined || this.#entry.text !== "" || (typing && !this.root.hidden);
+    show(this.root, this.#always || forNow);
+    return !this.#always && forNow;
+  }
+
+  /** What the model had not read when its run ended. Only of a run that ended under this view: the rest is history. */
+  #takeBack(run: RunView | undefined): void {
+    const notes = run?.status.steering ?? [];
+    if (run && ENDED.includes(run.status.state)) {
+      const unread = notes.filter(({ id }) => !this.#returned.has(id));
+      if (unread.length > 0) {
+        this.#entry.putBack(unread.map(({ text }) => text).join("\n"));
       }
-    });
-    this.root.append(this.#box, this.#send);
-    this.#refresh();
-  }
-
-  /** What could not be sent comes back into the box. */
-  update({ notice }: CardState): void {
-    if (this.#sent && notice?.id === this.#sent.id) {
-      this.#box.value ||= this.#sent.text;
-      this.#sent = undefined;
+      for (const { id } of unread) {
+        this.#returned.add(id);
+      }
     }
-    this.#refresh();
-  }
-
-  #submit(): void {
-    const text = this.#box.value.trim();
-    if (!text || this.#send.disabled) {
-      return;
-    }
-    this.#box.value = ""; // before the answer, which may come at once and put the text back
-    this.#sent = undefined;
-    const id = this.#link.prompt(text);
-    if (id === undefined) {
-      this.#box.value = text;
-    } else {
-      this.#sent = { id, text };
-      this.update(this.#link.state);
-    }
-    this.#refresh();
-  }
-
-  #refresh(): void {
-    this.#send.disabled = this.#box.value.trim() === "" || this.#link.state.asked.some(({ what }) => what === "send");
-    this.#box.rows = Math.min(8, this.#box.value.split("\n").length);
   }
 }

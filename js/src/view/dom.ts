@@ -23,6 +23,17 @@ export function button(label: string, className: string, onPress: () => void): H
   return element;
 }
 
+/** Keys typed here are not the host's shortcuts. `onEnter`: what Enter does; Shift+Enter and an input method keep theirs. */
+export function keepKeys(element: HTMLElement, onEnter?: () => void): void {
+  element.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (onEnter && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      onEnter();
+    }
+  });
+}
+
 /** A foldable part; its fold is the person's and is never set again after this. */
 export function fold(className: string, label: Node | string, ...children: readonly (Node | string)[]): HTMLDetailsElement {
   return h("details", { class: className }, h("summary", { "data-lm-suppress-shortcuts": "true" }, label), ...children);

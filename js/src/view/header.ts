@@ -35,7 +35,8 @@ export function isStoppable({ status }: RunView): boolean {
 
 export function isStopping(run: RunView, asked: readonly Asked[]): boolean {
   return (
-    run.status.state === "stopping" || asked.some(({ what, run_id, call_id }) => what === "stop" && call_id === "" && run_id === run.run_id)
+    run.status.state === "stopping" ||
+    asked.some(({ what, run_id, about }) => what === "stop" && about.length === 0 && run_id === run.run_id)
   );
 }
 

@@ -1,12 +1,13 @@
 // One tool call: what was asked, how it stands, what it gave, what it printed.
 
-import type { Asked } from "../asked";
+import type { Asked, Notice } from "../asked";
 import type { ToolCallBlock, ToolOutput, ToolResultBlock, Transcript } from "../events";
-import { type Decision, textOf } from "../wire";
+import { textOf, type Verdict } from "../wire";
 import { oneLine, prettyJson } from "./arguments";
 import { ChildView, type MakeBlocks } from "./child";
 import { DecisionView } from "./decision";
 import { fold, h, setText, show } from "./dom";
+import { Entry } from "./entry";
 import { between, milliseconds } from "./format";
 import { PrintedView } from "./printed";
 import { ResultView } from "./result";
@@ -19,14 +20,28 @@ export interface ToolFacts {
   readonly child: Transcript | undefined;
   /** The reply has ended: nothing waits any more. */
   readonly over: boolean;
-  /** What was pressed in this run and is not answered yet. */
-  readonly asked: readonly Asked[];
+  /** What was pressed about this call, and why the last press did not count. */
+  readonly asked: Asked["what"] | undefined;
+  readonly notice: Notice | undefined;
+  /** No other call waits for a decision. */
+  readonly alone: boolean;
+  /** For the calls of its sub-agent. */
+  readonly around: Around;
 }
 
-/** What a person may do about a call. */
-export interface ToolActions {
-  readonly decide: (call: ToolCallBlock, decision: Decision, reason: string) => void;
-  readonly stop: (call_id: string) => void;
+/** What goes on in the run around a call: presses on their way, the last notice, whether only one call waits for a decision. */
+export interface Around {
+  readonly asked: readonly Asked[];
+  readonly notice: Notice | undefined;
+  readonly alone: boolean;
+}
+
+/** What a person can do about a call. */
+export interface CallActions {
+  decide(call: ToolCallBlock, verdict: Verdict): void;
+  denyAndStop(reason: string): void;
+  answer(call_id: string, text: string): string | undefined;
+  stop(call_id: string): void;
 }
 
 type Look = "pending" | "waiting" | "submitted" | "running" | "success" | "error" | "interrupted" | "denied";
@@ -51,19 +66,21 @@ export class ToolView {
   #reason = h("div", { class: "aw-tool-note" });
   #printed = new PrintedView();
   #result = new ResultView();
+  #original = h("p", { class: "aw-tool-note" });
   #decision: DecisionView | undefined;
+  #answer: Entry | undefined;
   #child: ChildView | undefined;
-  #actions: ToolActions;
+  #actions: CallActions;
   #makeBlocks: MakeBlocks;
   #facts: ToolFacts | undefined;
 
-  constructor(actions: ToolActions, makeBlocks: MakeBlocks) {
+  constructor(actions: CallActions, makeBlocks: MakeBlocks) {
     this.#actions = actions;
     this.#makeBlocks = makeBlocks;
     const icon = h("span", { class: "aw-icon", "aria-hidden": "true" });
     this.#call = fold("aw-call", h("span", { class: "aw-call-head" }, icon, h("code", {}, this.#name, this.#line), this.#word), this.#full);
     this.#call.addEventListener("toggle", () => this.#writeArguments());
-    this.root.append(this.#call, this.#reason, this.#printed.root, this.#result.root);
+    this.root.append(this.#call, this.#original, this.#reason, this.#printed.root, this.#result.root);
   }
 
   dispose(): void {
@@ -86,15 +103,16 @@ export class ToolView {
     const seconds = between(result?.created_at, result?.finished_at);
     const took = seconds === undefined || look === "denied" ? "" : ` · ${milliseconds(seconds * 1000)}`;
     setText(this.#word, `${WORDS[look]}${took}`);
-    this.#note(look, call, result);
+    this.#note(look, result);
     this.#pause(look, facts);
+    this.#outside(look, facts);
     this.#printed.update(facts.outputs, result?.finished_at === undefined);
     this.#showChild(facts, look);
     // What a sub-agent said is above, as it said it: its caller got the same text.
     this.#result.update(look === "denied" || (facts.child && look !== "error") ? undefined : result);
   }
 
-  #showChild({ call, child, over, asked }: ToolFacts, look: Look): void {
+  #showChild({ call, child, over, around }: ToolFacts, look: Look): void {
     if (!child) {
       return;
     }
@@ -102,26 +120,28 @@ export class ToolView {
       this.#child = new ChildView(this.#actions, this.#makeBlocks, () => this.#facts?.call && this.#actions.stop(this.#facts.call.id));
       this.#printed.root.before(this.#child.root);
     }
-    const stopping = asked.some(({ what, call_id }) => what === "stop" && (call_id === "" || call_id === call?.id));
-    this.#child.update(child, { over: over || look !== "running", stopping, asked });
+    const stopping = around.asked.some(({ what, about }) => what === "stop" && (about.length === 0 || about.includes(call?.id ?? "")));
+    this.#child.update(child, { over: over || look !== "running", stopping, around });
   }
 
   #writeArguments(): void {
-    const input = this.#facts?.call?.input ?? "";
+    const { input = "", original_input } = this.#facts?.call ?? {};
+    setText(
+      this.#original,
+      original_input === undefined ? "" : `Changed by a person. The model had asked for (${oneLine(original_input)})`,
+    );
+    show(this.#original, original_input !== undefined);
     setText(this.#line, `(${oneLine(input)}${this.#facts?.call && this.#facts.call.finished_at === undefined ? "…" : ")"}`);
     if (this.#call.open) {
       setText(this.#full, prettyJson(input));
     }
   }
 
-  #note(look: Look, call: ToolCallBlock | undefined, result: ToolResultBlock | undefined): void {
+  #note(look: Look, result: ToolResultBlock | undefined): void {
     const notes: string[] = [];
     const reason = result ? textOf(result.metadata, "reason") : "";
     if (look === "denied") {
       notes.push(reason ? `Denied: “${reason}”` : "Denied");
-    }
-    if (look === "submitted") {
-      notes.push(`Waits for a result from outside: run.answer(${JSON.stringify(call?.id)}, …)`);
     }
     if (look === "interrupted" && reason) {
       notes.push(`Stopped: “${reason}”`);
@@ -133,22 +153,38 @@ export class ToolView {
     show(this.#reason, notes.length > 0);
   }
 
-  #pause(look: Look, { call, asked }: ToolFacts): void {
+  #pause(look: Look, { call, asked, notice, alone }: ToolFacts): void {
     if (look !== "waiting" || !call) {
       this.#decision?.root.remove();
       this.#decision = undefined;
       return;
     }
     if (!this.#decision) {
-      this.#decision = new DecisionView((decision, reason) => {
+      const decide = (verdict: Verdict): void => {
         const now = this.#facts?.call;
         if (now) {
-          this.#actions.decide(now, decision, reason);
+          this.#actions.decide(now, verdict);
         }
-      });
+      };
+      this.#decision = new DecisionView(decide, (reason) => this.#actions.denyAndStop(reason));
       this.#call.after(this.#decision.root);
     }
-    this.#decision.update(call, decisionOn(call.id, asked));
+    this.#decision.update({ call, asked: asked === "approve" || asked === "deny" ? asked : undefined, notice, alone });
+  }
+
+  /** A call that is done elsewhere: whoever watches may give its result. */
+  #outside(look: Look, { call, asked, notice }: ToolFacts): void {
+    if (look !== "submitted" || !call) {
+      this.#answer?.root.remove();
+      this.#answer = undefined;
+      return;
+    }
+    if (!this.#answer) {
+      this.#answer = new Entry((text) => this.#actions.answer(call.id, text));
+      this.#call.after(this.#answer.root);
+    }
+    const words = { label: `Result of ${call.name}`, hint: "Its result: the model will read it", button: "Give result" };
+    this.#answer.update(words, asked !== undefined, notice);
   }
 }
 
@@ -156,18 +192,15 @@ function isSame(one: ToolFacts, other: ToolFacts): boolean {
   return (
     one.call === other.call &&
     one.result === other.result &&
-    one.child === other.child &&
     one.over === other.over &&
-    one.asked.length === other.asked.length &&
-    one.asked.every((press, at) => press === other.asked[at]) &&
+    one.asked === other.asked &&
+    one.notice === other.notice &&
+    one.alone === other.alone &&
+    one.child === other.child &&
+    (one.child === undefined || one.around === other.around) &&
     one.outputs.length === other.outputs.length &&
     one.outputs.every((output, at) => output === other.outputs[at])
   );
-}
-
-function decisionOn(call_id: string, asked: readonly Asked[]): Decision | undefined {
-  const what = asked.find((one) => one.call_id === call_id)?.what;
-  return what === "approve" || what === "deny" ? what : undefined;
 }
 
 function lookOf({ call, result, over }: ToolFacts): Look {
