@@ -17,6 +17,7 @@ from agent_widgets import events as ev
 from agent_widgets.agent import Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece, ToolCallPiece, chat_messages
 from agent_widgets.budgets import Budget
+from agent_widgets.decisions import Decision
 from agent_widgets.errors import ConfirmationRequiredError, ToolDefinitionError
 from agent_widgets.messages import Msg, PermissionRule, ToolCallBlock, ToolResultBlock
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, think, wait
@@ -691,6 +692,39 @@ async def test_what_is_edited_is_what_runs_in_the_sub_agent() -> None:
     await run
     assert done == ["delete one row"]
     assert fold(None, *run.events) == run.transcript
+
+
+async def test_edited_arguments_are_checked_by_the_sub_agents_own_tool() -> None:
+    @tool(name="delete")
+    async def other(number: int) -> str:
+        """The caller has a tool of the same name."""
+        return str(number)
+
+    boss = Agent(ByTask(go=[asks("rows", "c1"), "Done."]), tools=[child_of(**deleting("rows")).as_tool(), other])
+    run = await started(boss)
+    await rest(run)
+    said_no = run.decide(None, Decision(confirmed=True, arguments='{"number": 1}'))
+    assert "do not fit delete" in said_no
+    assert (run.status, done) == ("paused", [])
+    assert run.decide(None, Decision(confirmed=True, arguments='{"what": "one row"}')) == ""
+    await run
+    assert done == ["delete one row"]
+
+
+async def test_what_a_person_adds_is_read_by_the_agent_and_not_by_its_sub_agent() -> None:
+    gate = asyncio.Event()
+    helper = child_of(dig=[[say("I dig."), wait(gate), call("look", {"at": "x"})], "Wet."])
+    boss = parent_of(helper, go=[asks("dig", "c1")])
+    boss.model.scripts["and fast"] = ScriptedModel(["Done."])  # type: ignore[attr-defined]
+    run = await started(boss)
+    await until(lambda: run.transcript.children and run.transcript.children[0].transcript.message.text)
+    run.steer("and fast")
+    await asyncio.sleep(0)
+    gate.set()
+    assert (await run).text == "Done."
+    (hint,) = [event for event in run.events if isinstance(event, ev.HintBlockEvent)]
+    assert (hint.hint, ev.agent_path(hint)) == ("and fast", ())
+    assert_whole(run)
 
 
 async def test_an_outside_result_reaches_the_sub_agent() -> None:
