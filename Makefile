@@ -10,6 +10,7 @@
 #   make browser    pytest on real JupyterLab and Notebook in Chromium
 #   make notebooks  runs the example notebooks with nobody there
 #   make fuzz       10,000 runs with random stops, decisions and crashes, each checked against the contract
+#   make crash      kills a kernel with a stored session 500 times (kill -9), each checked against the contract
 #   make compare    the same scripts, stopped at the same places, on AgentScope 2 and 1, agentling, smolagents and this
 #   make bench, make picture, make format, make clean
 #
@@ -32,7 +33,7 @@ PIP_INSTALL := -m pip install -qq --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml hatch_build.py
 PYTHON_CODE := agent_widgets tests hatch_build.py $(wildcard js/*.py)
 
-.PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench fuzz compare picture format clean \
+.PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench fuzz crash compare picture format clean \
         demo-env test-env kernels-env agentscope-env compare-env chromium node python bundle
 
 demo: demo-env
@@ -95,6 +96,9 @@ bench: test-env
 
 fuzz: test-env
 	$(PY) -m tests.fuzz
+
+crash: test-env
+	$(PY) -m tests.crash
 
 compare: test-env compare-env
 	$(PY) -m tests.compare

@@ -9,7 +9,7 @@ The rooms, from the bottom up; a module imports only from those before it::
     memory, results, subagents, answers, acting, shortening,       and its loop
     reasoning, agent
     adapters/                                                      other people's agents
-    pacing, store, sessions                                        when a card speaks, files, state across cells
+    pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■
     export, widget, chat, magics                                   what is on the screen
 """

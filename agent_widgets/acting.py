@@ -10,16 +10,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
-
-import pydantic_core
 
 from agent_widgets import events as ev
 from agent_widgets import results
 from agent_widgets.backends import Inputs
 from agent_widgets.decisions import StopRequest
 from agent_widgets.loops import LastStep, SideBySide
-from agent_widgets.memory import Memory
+from agent_widgets.memory import Memory, task_of
 from agent_widgets.messages import JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock
 from agent_widgets.permissions import Verdict, suggested, told, verdict
 from agent_widgets.runs import current_run
@@ -201,7 +198,9 @@ class Acting:
         if memory is None:
             if misfit := tool.misfit(call.input):
                 return misfit
-            answer = cast("str", pydantic_core.from_json(call.input)["task"])
+            answer = task_of(call)
+            if not answer.text.strip():
+                return failed(f"The task for {tool.name} is empty.")
             memory = self._memory.begin_child(call.id)
         delegation = self._delegations[call.id] = self._delegation(tool, call.id)
         return await delegation.carry(answer, memory)

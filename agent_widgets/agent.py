@@ -21,7 +21,7 @@ from agent_widgets.compression import WHEN_REFUSED, CompressionConfig, Gauge, ch
 from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
 from agent_widgets.loops import LastStep, LoopThread
-from agent_widgets.memory import Memory
+from agent_widgets.memory import Memory, Recorder
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock, ToolCallBlock
 from agent_widgets.models import resolve
 from agent_widgets.permissions import checked
@@ -135,6 +135,15 @@ class Agent:
         state = load_state(saved)
         with self._claimed():
             self._memory.load(state)
+
+    def record_with(self, recorder: Recorder) -> None:
+        """Tell ``recorder`` of every change of the state from now on, before it has any effect.
+
+        Raises:
+            AgentBusyError: the agent is carrying a run.
+        """
+        with self._claimed():
+            self._memory.recorder = recorder
 
     def forget_rule(self, rule: PermissionRule | str) -> int:
         """Take back rules of ``state.rules``, such as those of "always allow". Calls that already run are left alone.

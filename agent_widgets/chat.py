@@ -78,6 +78,8 @@ def chat(
     held = session if isinstance(session, Session) else session_of(agent, session)
     notebook = NotebookKernel.get()
     start = partial(_start, held, notebook, on_confirm=on_confirm, deadline=deadline, budget=budget)
+    if prompt is not None and held.waits and notebook is not None:  # its buttons come first: the prompt waits for them
+        _show(held, notebook, partial(_start, held, notebook, on_confirm=on_confirm, deadline=None, budget=None), None)
     if prompt is None and held.current is not None:
         return _show_again(held, notebook, start, held.current)
     if notebook is None:

@@ -62,6 +62,12 @@ class Decision:
     always: bool | PermissionRule = False
     seen: str | None = None
 
+    @classmethod
+    def of(cls, result: ev.ConfirmResult) -> Decision:
+        """The decision behind a result that ``result_for`` has made: with one rule at most."""
+        always = result.rules[0] if result.rules else False
+        return cls(confirmed=result.confirmed, reason=result.reason, arguments=result.tool_call.input, always=always)
+
     def result_for(self, call: ToolCallBlock) -> ev.ConfirmResult:
         """The decision as the agent takes it."""
         if self.arguments is not None:

@@ -6,7 +6,7 @@ thread may read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -23,6 +23,10 @@ CHANGED = "The arguments have changed since this view was drawn; nothing was exe
 SOME_CHANGED = (
     "One of these calls was decided, or has changed, since this view was drawn; nothing was executed. Look again and decide."
 )
+
+
+Taken = ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent
+"""A decision or an outside result that a run has taken. It takes effect, as an event of the log, when the reply has parked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +49,35 @@ class Note:
 class Inbox:
     """What waits to take effect in one run."""
 
-    def __init__(self, backend: object) -> None:
-        """Begin empty. ``backend`` says whether edited arguments fit, if it can (``ChecksArguments``)."""
+    def __init__(
+        self, backend: object, reply_id: str, taken: Iterable[Taken] = (), on_taken: Callable[[Taken], None] | None = None
+    ) -> None:
+        """Begin with what was taken before.
+
+        Args:
+            backend: Says whether edited arguments fit, if it can (``ChecksArguments``).
+            reply_id: The reply that has paused before this run; ``""`` if it begins one.
+            taken: What a run before this one took. A decision names its reply: a call of another one may have the same id.
+            on_taken: Told of each decision and each outside result before it has any effect.
+        """
         self.notes: tuple[Note, ...] = ()
         self._checks = backend if isinstance(backend, ChecksArguments) else None
+        self._on_taken = on_taken
         self._decisions: dict[str, Decision] = {}
         self._answers: dict[str, ToolResultBlock] = {}
+        for event in taken:
+            if event.reply_id != reply_id:
+                continue
+            if isinstance(event, ev.UserConfirmResultEvent):
+                self._decisions |= {result.tool_call.id: Decision.of(result) for result in event.confirm_results}
+            else:
+                self._answers |= {result.id: result for result in event.execution_results}
 
     # -- decisions ----------------------------------------------------------------------------------------------
 
-    def decide(self, waiting: Sequence[ToolCallBlock], call_id: str | None, decision: Decision) -> str:
+    def decide(self, transcript: Transcript, call_id: str | None, decision: Decision) -> str:
         """Take a decision about one of the calls that wait, or about all. Gives ``""``, or why nothing of it counts."""
-        chosen = [call for call in self._undecided(waiting) if call_id in (None, call.id)]
+        chosen = [call for call in self._undecided(transcript.waiting) if call_id in (None, call.id)]
         if not chosen:
             return NOT_WAITING
         for call in chosen:
@@ -64,21 +85,29 @@ class Inbox:
                 return CHANGED
             if fault := self._fault(call, decision):
                 return fault
-        self._decisions.update({call.id: decision for call in chosen})
-        return ""
+        return self._take(transcript, chosen, decision)
 
-    def decide_all(self, waiting: Sequence[ToolCallBlock], seen: Mapping[str, str], decision: Decision) -> str:
+    def decide_all(self, transcript: Transcript, seen: Mapping[str, str], decision: Decision) -> str:
         """Take one decision about the calls that a person saw: fingerprints by id. Gives ``""``, or why nothing of it counts.
 
         If one of them is stale, nothing is approved. A denial counts for those that still wait as they were seen.
         """
-        chosen = [c for c in self._undecided(waiting) if seen.get(c.id) == fingerprint(c.name, c.input)]
+        chosen = [c for c in self._undecided(transcript.waiting) if seen.get(c.id) == fingerprint(c.name, c.input)]
         if decision.confirmed and len(chosen) < len(seen):
             return SOME_CHANGED
         if not chosen:
             return NOT_WAITING
+        return self._take(transcript, chosen, decision)
+
+    def _take(self, transcript: Transcript, chosen: Sequence[ToolCallBlock], decision: Decision) -> str:
+        results = tuple(decision.result_for(call) for call in chosen)
+        self._note_taken(ev.UserConfirmResultEvent(reply_id=transcript.message.id, confirm_results=results))
         self._decisions.update({call.id: decision for call in chosen})
         return ""
+
+    def _note_taken(self, event: Taken) -> None:
+        if self._on_taken is not None:
+            self._on_taken(event)
 
     def misfit(self, waiting: Sequence[ToolCallBlock], call_id: str | None, arguments: str) -> str:
         """Why edited arguments cannot be given to the calls that wait for a decision; ``""`` if they can."""
@@ -108,12 +137,14 @@ class Inbox:
 
     # -- answers ------------------------------------------------------------------------------------------------
 
-    def answer(self, waiting: Sequence[ToolCallBlock], call_id: str, result: str) -> str:
+    def answer(self, transcript: Transcript, call_id: str, result: str) -> str:
         """Take the outside result of a call that waits for one. Gives ``""``, or why it does not count."""
-        call = next((c for c in waiting if c.id == call_id and c.state == "submitted"), None)
+        call = next((c for c in transcript.waiting if c.id == call_id and c.state == "submitted"), None)
         if call is None or call_id in self._answers:
             return "This call is not waiting for a result any more; the answer was not used."
-        self._answers[call_id] = ToolResultBlock(id=call_id, name=call.name, output=result, state="success")
+        block = ToolResultBlock(id=call_id, name=call.name, output=result, state="success")
+        self._note_taken(ev.ExternalExecutionResultEvent(reply_id=transcript.message.id, execution_results=(block,)))
+        self._answers[call_id] = block
         return ""
 
     def ready(self, transcript: Transcript) -> ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent | None:

@@ -76,6 +76,14 @@ class LoopThread:
         self.loop.run_forever()
 
 
+def on_loop(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is on this loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
 async def _cancel_others() -> None:
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:

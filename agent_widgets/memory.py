@@ -1,5 +1,8 @@
 """What an agent remembers: the messages of a conversation, the fold of the reply that is open, and the memories of the
 sub-agents that this reply has called.
+
+Its law: every change is told to the recorder, if there is one, before anything can follow from it. So a stored session has
+on the disk what an agent acts on. A sub-agent's memory has no recorder: its events are told by that of the agent above it.
 """
 
 from __future__ import annotations
@@ -7,10 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+import pydantic_core
 
 from agent_widgets import events as ev
-from agent_widgets.messages import Msg, PermissionRule, new_id
-from agent_widgets.state import AgentState, ChildState, Summary
+from agent_widgets.messages import Msg, PermissionRule, TextBlock, ToolCallBlock, new_id
+from agent_widgets.state import AgentState, ChildState, Summary, valid_arguments
 from agent_widgets.transcript import Child, Transcript, TranscriptBuilder
 
 
@@ -24,6 +30,26 @@ class _Held:
     children: tuple[tuple[str, Memory], ...] = ()
 
 
+class Recorder(Protocol):
+    """Is told of each change of a memory, in order. Any thread may tell it. It never raises."""
+
+    def asked(self, messages: tuple[Msg, ...]) -> None:
+        """These messages were added, and a reply was opened."""
+        ...
+
+    def said(self, event: ev.Event) -> None:
+        """An event was folded into the open reply."""
+        ...
+
+    def ruled(self, rules: tuple[PermissionRule, ...]) -> None:
+        """These are the rules from now on."""
+        ...
+
+    def replaced(self) -> None:
+        """Another state was loaded."""
+        ...
+
+
 class Memory:
     """What an agent remembers, always swapped in one step: a reader in another thread never sees half a change."""
 
@@ -32,6 +58,7 @@ class Memory:
         self._watchers: tuple[Callable[[], None], ...] = ()
         self._lock = threading.Lock()  # the loop writes while another thread may take back a rule
         self.session_id = session_id or new_id()
+        self.recorder: Recorder | None = None
 
     @property
     def state(self) -> AgentState:
@@ -57,8 +84,14 @@ class Memory:
 
     def load(self, state: AgentState) -> None:
         """Take over a state, repaired."""
-        state = state.repair()
+        self.restore(state.repair())
+        if self.recorder is not None:
+            self.recorder.replaced()
+
+    def restore(self, state: AgentState) -> None:
+        """Take over a state as it is: a reply that is open in it goes on with its next event."""
         self.session_id = state.session_id
+        before = self._held.rules
         if state.reply_id:
             opened = TranscriptBuilder(_transcript_of(state, state.cur_iter))
             children = tuple((child.call_id, _memory_of(child.state)) for child in state.children)
@@ -66,6 +99,7 @@ class Memory:
         else:
             held = _Held(state.context, None, 0, state.rules, state.summary)
         self._swap(lambda _: held)
+        self._tell_watchers(before)
 
     @property
     def transcript(self) -> Transcript:
@@ -82,6 +116,8 @@ class Memory:
         asked = tuple(messages)
         fresh = TranscriptBuilder()
         self._swap(lambda held: replace(held, done=(*held.done, *asked), open=fresh, cur_iter=0, children=()))
+        if self.recorder is not None:
+            self.recorder.asked(asked)
 
     def child(self, call_id: str) -> Memory | None:
         """What the sub-agent that works for this call remembers."""
@@ -93,14 +129,10 @@ class Memory:
         self._swap(lambda held: replace(held, children=(*held.children, (call_id, begun))))
         return begun
 
-    def count_step(self) -> None:
-        """One more step of the open reply."""
-        self._swap(lambda held: replace(held, cur_iter=held.cur_iter + 1))
-
     def allow(self, rules: Iterable[PermissionRule]) -> None:
         """Remember rules that a person gave with an approval; one that is there already is kept once."""
         given = tuple(rules)
-        self._swap(lambda held: replace(held, rules=tuple(dict.fromkeys((*held.rules, *given)))))
+        self._rule(lambda held: tuple(dict.fromkeys((*held, *given))))
 
     @property
     def rules(self) -> tuple[PermissionRule, ...]:
@@ -118,24 +150,28 @@ class Memory:
 
     def forget(self, is_meant: Callable[[PermissionRule], bool]) -> int:
         """Take back the rules that are meant; gives how many there were. Any thread."""
-        before = self._swap(lambda held: replace(held, rules=tuple(rule for rule in held.rules if not is_meant(rule))))
-        return sum(map(is_meant, before.rules))
+        return sum(map(is_meant, self._rule(lambda held: tuple(rule for rule in held if not is_meant(rule)))))
 
     def apply(self, event: ev.Event) -> None:
         """Fold one event into the open reply, and into the memory of the sub-agent that it is of.
 
-        ``REPLY_END`` closes the reply; a summary stands for older messages from now on.
+        ``MODEL_CALL_START`` may begin a step of it, ``REPLY_END`` closes it, a summary stands for older messages from now on.
         """
         opened = self._held.open
         if opened is None:
             return
         opened.apply(event)
         if path := ev.agent_path(event):
-            child = self.child(path[0])
-            if child is not None:
-                child.apply(ev.inside(event))
-            return
+            self._pass_down(path[0], ev.inside(event), opened)
+        else:
+            self._take(event, opened)
+        if self.recorder is not None:
+            self.recorder.said(event)
+
+    def _take(self, event: ev.Event, opened: TranscriptBuilder) -> None:
         match event:
+            case ev.ModelCallStartEvent() if event.begins_step:
+                self._swap(lambda held: replace(held, cur_iter=held.cur_iter + 1))
             case ev.ReplyEndEvent():
                 message = opened.freeze().message
                 self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0, children=()))
@@ -156,20 +192,49 @@ class Memory:
         """Whether the open reply, or that of a sub-agent, has this id."""
         return self._held.open is not None and self._held.open.holds(reply_id)
 
-    def _swap(self, change: Callable[[_Held], _Held]) -> _Held:
-        """Change what is held, in one step; gives what was held before."""
+    def _pass_down(self, call_id: str, event: ev.Event, opened: TranscriptBuilder) -> None:
+        """An event of the sub-agent that works for this call. One that is not known begins here: a log is read back."""
+        child = self.child(call_id)
+        if child is None and isinstance(event, ev.ReplyStartEvent):
+            calls = {block.id: block for block in opened.freeze().message.content if isinstance(block, ToolCallBlock)}
+            if call_id in calls:
+                child = self.begin_child(call_id)
+                child.begin((task_of(calls[call_id]),))
+        if child is not None:
+            child.apply(event)
+
+    def _rule(self, change: Callable[[tuple[PermissionRule, ...]], tuple[PermissionRule, ...]]) -> tuple[PermissionRule, ...]:
+        """Change the rules, in one step; gives those before. They are told in the order in which they were changed."""
         with self._lock:
-            before = self._held
-            self._held = change(before)
-        if self._held.rules != before.rules:
+            before, rules = self._held.rules, change(self._held.rules)
+            self._held = replace(self._held, rules=rules)
+            if self.recorder is not None and rules != before:
+                self.recorder.ruled(rules)
+        self._tell_watchers(before)
+        return before
+
+    def _tell_watchers(self, before: tuple[PermissionRule, ...]) -> None:
+        if self._held.rules != before:
             for watcher in self._watchers:
                 watcher()
-        return before
+
+    def _swap(self, change: Callable[[_Held], _Held]) -> None:
+        """Change what is held, in one step."""
+        with self._lock:
+            self._held = change(self._held)
+
+
+def task_of(call: ToolCallBlock) -> Msg:
+    """What a call of a sub-agent gives it to do, as a message: the same one each time it is read from the call."""
+    read = cast("dict[str, object]", pydantic_core.from_json(valid_arguments(call.input)))
+    task_id = f"{call.id}-task"
+    block = TextBlock(str(read.get("task", "")), id=task_id, created_at=call.created_at)
+    return Msg("user", (block,), "user", id=task_id, created_at=call.created_at)
 
 
 def _memory_of(state: AgentState) -> Memory:
     memory = Memory()
-    memory.load(state)
+    memory.restore(state)
     return memory
 
 

@@ -177,7 +177,6 @@ class ReplyLoop:
 
     async def _steps(self) -> None:
         while self._memory.steps < self._max_steps:
-            self._memory.count_step()
             self._take_notes()
             calls = await self._reason()
             if calls is None:

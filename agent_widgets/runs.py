@@ -15,7 +15,7 @@ import concurrent.futures
 import contextvars
 import textwrap
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -27,8 +27,9 @@ from agent_widgets.budgets import Budget, Meter
 from agent_widgets.decisions import Decision, StopLevel, StopRequest, StopSource, check_level
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.eventlog import EventLog
-from agent_widgets.inbox import Inbox, Note
-from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, PermissionRule, ToolCallBlock, new_id
+from agent_widgets.inbox import Inbox, Note, Taken
+from agent_widgets.loops import on_loop
+from agent_widgets.messages import ErrorInfo, FinishedReason, JsonObject, Msg, PermissionRule, new_id
 from agent_widgets.state import valid_arguments
 from agent_widgets.transcript import Transcript, TranscriptBuilder, closing
 from agent_widgets.waiting import PlainWaiter, Waiter
@@ -62,6 +63,8 @@ class Run:
         deadline: float | None = None,
         budget: Budget | None = None,
         transcript: Transcript | None = None,
+        taken: Iterable[Taken] = (),
+        on_taken: Callable[[Taken], None] | None = None,
     ) -> None:
         """Prepare a run; ``start()`` begins it.
 
@@ -76,6 +79,8 @@ class Run:
             budget: What it may use before it is stopped; see ``Budget``.
             keeps_pause: Whether a pause leaves the run alive (a card decides) or ends it (``reply()`` returns).
             transcript: How far the reply had come before this run, if it goes on with a paused one.
+            taken: Decisions and results for that reply that were taken before this run.
+            on_taken: Told of each decision and each outside result on the loop, before it has any effect.
         """
         self.run_id = new_id()[:12]
         self.backend = backend
@@ -108,7 +113,7 @@ class Run:
         self._stop_ms: float | None = None
         self.running_calls: dict[str, Callable[[StopRequest], bool]] = {}  # how to stop one alone; False: it has ended
         self._call_stops: dict[str, StopRequest] = {}
-        self._inbox = Inbox(backend)
+        self._inbox = Inbox(backend, self.reply.id, taken, on_taken)
         self._unlogged: ev.Event | None = None
         self._error: BaseException | None = None
         self._started_at = self._ended_at = 0.0
@@ -169,10 +174,7 @@ class Run:
     @property
     def is_carried_here(self) -> bool:
         """Whether the caller is on the run's loop."""
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
+        return on_loop(self._loop)
 
     @property
     def is_busy(self) -> bool:
@@ -318,6 +320,14 @@ class Run:
         """Take back a note that the model has not read, or all of them."""
         self._call(self.take_back, steer_id)
 
+    def notice(self, text: str) -> None:
+        """Say something to the person who watches; nothing once the reply has ended."""
+        event = ev.CustomEvent(name=ev.NOTICE, value={"text": text})
+        if self.is_carried_here:
+            self._emit(event)
+        else:
+            self._call(self._emit, event)
+
     def resume(self) -> Run:
         """Go on after an interrupted or failed run without a new message. Gives the run that does.
 
@@ -369,20 +379,20 @@ class Run:
 
     def decide(self, call_id: str | None, decision: Decision) -> str:
         """Take a decision; it counts when the reply has parked. Gives ``""``, or a sentence that says why it does not count."""
-        return self._take(lambda waiting: self._inbox.decide(waiting, call_id, decision))
+        return self._take(lambda transcript: self._inbox.decide(transcript, call_id, decision))
 
     def decide_all(self, seen: Mapping[str, str], decision: Decision) -> str:
         """``decide`` about the calls that a person saw together: fingerprints by id."""
-        return self._take(lambda waiting: self._inbox.decide_all(waiting, seen, decision))
+        return self._take(lambda transcript: self._inbox.decide_all(transcript, seen, decision))
 
     def take_answer(self, call_id: str, result: str) -> str:
         """``answer``, on the loop. Gives ``""``, or a sentence that says why it does not count."""
-        return self._take(lambda waiting: self._inbox.answer(waiting, call_id, result))
+        return self._take(lambda transcript: self._inbox.answer(transcript, call_id, result))
 
-    def _take(self, put: Callable[[Sequence[ToolCallBlock]], str]) -> str:
+    def _take(self, put: Callable[[Transcript], str]) -> str:
         if self.is_over:
             return "This run has already ended; nothing was executed."
-        why_not = put(self.transcript.waiting)
+        why_not = put(self.transcript)
         if not why_not:
             self._go_on()
         return why_not

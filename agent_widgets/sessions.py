@@ -1,4 +1,4 @@
-"""Sessions: an agent with its state and its runs in this process, found again by the next cell.
+"""Sessions: an agent with its state and its runs in this process, found again by the next cell, and on the disk if it is stored.
 
 One run at a time touches an agent: a second one waits its turn, a paused one keeps it. Module state: the registry of
 sessions by name; ``Session.close`` takes one out.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from agent_widgets.adapters import as_backend
@@ -17,13 +18,15 @@ from agent_widgets.agent import Agent
 from agent_widgets.backends import Backend, Inputs
 from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.decisions import StopLevel
-from agent_widgets.errors import AgentWidgetsError, InputError
-from agent_widgets.loops import LoopThread
-from agent_widgets.messages import PermissionRule
+from agent_widgets.errors import AgentBusyError, AgentWidgetsError, InputError
+from agent_widgets.inbox import Taken
+from agent_widgets.keeping import Keeping
+from agent_widgets.loops import LoopThread, on_loop
+from agent_widgets.messages import Msg, PermissionRule
 from agent_widgets.runs import Run
 from agent_widgets.state import AgentState
 from agent_widgets.store import read_session, write_session
-from agent_widgets.waiting import Waiter
+from agent_widgets.waiting import CLEAN_UP_SECONDS, Waiter
 
 _sessions: dict[str, Session] = {}
 _registry_lock = threading.Lock()
@@ -69,6 +72,9 @@ class Session:
         self._runs: list[Run] = []
         self._queue: deque[tuple[Run, bool]] = deque()
         self._current: Run | None = None
+        self._keeping: Keeping | None = None
+        self._is_closing = False
+        self._left = threading.Event()
         with _registry_lock:
             if name in _sessions:
                 raise InputError(f"There is a session called {name!r} already. Choose another name, or close that one.")
@@ -105,6 +111,16 @@ class Session:
         return self.agent.watch_rules(watcher) if isinstance(self.agent, Agent) else lambda: None
 
     @property
+    def path(self) -> Path | None:
+        """The folder that keeps it, if ``open`` made it; else ``None``."""
+        return None if self._keeping is None else self._keeping.path
+
+    @property
+    def waits(self) -> bool:
+        """Whether a reply waits for its decisions and no run carries it yet: it came with a loaded state."""
+        return self.current is None and self.state is not None and bool(self.state.waiting())
+
+    @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """Where its runs are carried."""
         return self._loop
@@ -124,7 +140,7 @@ class Session:
 
         Args:
             prompt: What the reply starts from; ``None``: go on where it stopped. A reply that had paused when its state was
-                saved waits for its decisions again.
+                saved waits for its decisions again, in a run of its own, and a message waits behind it.
             reset: Begin a fresh conversation, when its turn comes.
             deadline: Seconds from its start after which the run is stopped.
             budget: What it may use before it is stopped; ``None``: the agent's own budget, if it has one.
@@ -135,6 +151,9 @@ class Session:
         Raises:
             InputError: ``budget`` is not a ``Budget``.
         """
+        if self.waits and not reset and isinstance(prompt, str | Msg | Sequence):
+            self.run(waiter=waiter, on_pause=on_pause)
+        paused = self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None
         run = Run(
             self.backend,
             prompt,
@@ -144,7 +163,9 @@ class Session:
             on_pause=on_pause,
             deadline=deadline,
             budget=checked_budget(budget) or (self.agent.budget if isinstance(self.agent, Agent) else None),
-            transcript=self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None,
+            transcript=paused,
+            taken=self._keeping.taken_before() if self._keeping and paused else (),
+            on_taken=self._takes,
         )
         run.resume_with = lambda: self.run(
             run.inputs_to_resume,
@@ -157,6 +178,8 @@ class Session:
         )
         if before_start is not None:
             before_start(run)
+        if self._keeping is not None:
+            run.listen(self._keeping.follow)
         with self._lock:
             self._runs.append(run)
             self._queue.append((run, reset))
@@ -173,7 +196,10 @@ class Session:
             run.stop(after, reason)
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a file (mode 0600), whole or not at all."""
+        """Write a copy of the state as it is now to a file (mode 0600), whole or not at all.
+
+        ``Session.open`` keeps a session in a folder from then on; this is a copy, made once.
+        """
         write_session(Path(path), self.name, self.backend.dump())
 
     @classmethod
@@ -189,15 +215,74 @@ class Session:
         taken = any(session.name == name and session.agent is not agent for session in sessions())
         return session_of(agent, None if taken else name)
 
+    @classmethod
+    def open(cls, path: str | Path, agent: object) -> Session:
+        """Keep the session of ``agent`` in a folder from now on, event by event; go on from what is there.
+
+        ``save`` and ``load`` copy a state once, into one file. Here a kernel may die at any moment: the same line in the next one
+        loses at most 100 ms of streamed text, and no decision and no result. What waited for a decision waits again: show it
+        with ``chat(agent)``. What was decided and had not begun is carried out by that; what had begun is closed as interrupted
+        and never run again.
+
+        In a kernel that has it open: gives that session if it is this agent's; else closes it, and goes on with this agent. Of
+        a foreign agent only the state at each pause and each end of a run is kept.
+
+        Args:
+            path: The folder, such as ``"orders.session"``; made (mode 0700, its files 0600) if it is not there.
+            agent: Ours, or a foreign one that an adapter knows. What it remembers is replaced, unless the folder is new.
+
+        Raises:
+            SavedStateError: another kernel has it open, a file is damaged or from a newer version, or it is another folder. The
+                files and the agent are unchanged.
+            AgentBusyError: the agent is carrying a run, or one is paused.
+            InputError: the agent's session is kept in another folder; ``close()`` that first.
+            OSError: the folder cannot be made or written.
+        """
+        place = Path(path).expanduser().resolve()
+        for other in sessions():
+            if other.path == place and other.agent is agent and not other._is_closing:  # noqa: SLF001 - of this class
+                return other
+            if other.path == place:
+                other.close()
+                other._wait_closed()  # noqa: SLF001 - of this class
+        with ExitStack() as undo:
+            keeping = Keeping(place)
+            undo.callback(keeping.close)
+            session = session_of(agent, _free_name(keeping.name))
+            session._keep(keeping)  # noqa: SLF001 - of this class
+            undo.pop_all()
+        return session
+
+    def _keep(self, keeping: Keeping) -> None:
+        if self._keeping is not None:
+            raise InputError(
+                f"The session of this agent is kept in {self.path}. Call close() on it first, or make another agent."
+            )
+        if self.current is not None:
+            raise AgentBusyError(self.backend.name)
+        keeping.begin(self.name, self.backend, lambda: self.current)
+        self._keeping = keeping
+
     def close(self) -> None:
-        """Stop what runs or waits, and leave the registry."""
-        with self._lock:
-            waiting = [run for run, _ in self._queue]
-        for run in [*waiting, self._current]:
-            if run is not None:
-                run.stop(reason="the session was closed")
-        with _registry_lock:
-            _sessions.pop(self.name, None)
+        """Stop what runs or waits, and leave the registry.
+
+        A stored session does so when what runs has ended, and what waits for a decision goes on waiting in its folder.
+        """
+        self._is_closing = True
+        if self._keeping is None or self._loop.is_closed():
+            self._leave()
+            self._stop_all()
+        else:
+            self._loop.call_soon_threadsafe(self._close_stored)
+
+    def _wait_closed(self) -> None:
+        """Block until a closed session has let its folder go.
+
+        Raises:
+            InputError: it cannot be waited for on its own loop, or what runs does not end.
+        """
+        if on_loop(self._loop) or not self._left.wait(2 * CLEAN_UP_SECONDS):
+            raise InputError(f"The session in {self.path} is still closing. Try again when its run has ended.")
 
     def __repr__(self) -> str:
         return f"<Session {self.name!r}: {len(self._runs)} runs, {self._current.status if self._current else 'idle'}>"
@@ -224,6 +309,36 @@ class Session:
             if isinstance(self.agent, Agent):
                 self.agent.carried_by(started)
             started.start()
+
+    def _stop_all(self) -> None:
+        with self._lock:
+            waiting = [run for run, _ in self._queue]
+        for run in [*waiting, self._current]:
+            if run is not None:
+                run.stop(reason="the session was closed")
+
+    def _leave(self) -> None:
+        if self._keeping is not None:
+            self._keeping.close()
+        with _registry_lock:
+            if _sessions.get(self.name) is self:
+                del _sessions[self.name]
+        self._left.set()
+
+    def _close_stored(self) -> None:
+        """On the loop, where decisions are taken: what is paused here cannot begin before the folder is let go."""
+        run = self.current
+        if run is not None and run.status == "paused" and self._keeping is not None:
+            self._keeping.close()  # that this run is stopped is not written: in the folder the reply goes on waiting
+        self._stop_all()
+        if run is None:
+            self._leave()
+        else:
+            run.ended.add_done_callback(lambda _: self._leave())
+
+    def _takes(self, event: Taken) -> None:
+        if self._keeping is not None:
+            self._keeping.takes(event)
 
 
 def _free_name(wanted: str) -> str:

@@ -22,6 +22,7 @@ from agent_widgets.transcript import Transcript
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 _EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Annotated[Event, Field(discriminator="type")], ...])
 _MSG = TypeAdapter(Msg)
+_RULES = TypeAdapter(tuple[PermissionRule, ...])
 _STATE = TypeAdapter(AgentState)
 _TRANSCRIPT = TypeAdapter(Transcript)
 
@@ -73,6 +74,23 @@ def load_msg(value: object) -> Msg:
         return _MSG.validate_python(value)
     except ValidationError as error:
         raise InputError(f"This is not a message: {_first_fault(error)}") from error
+
+
+def dump_rules(rules: tuple[PermissionRule, ...]) -> list[JsonObject]:
+    """Rules as JSON."""
+    return _RULES.dump_python(rules, mode="json")
+
+
+def load_rules(value: object) -> tuple[PermissionRule, ...]:
+    """Read a list of rules.
+
+    Raises:
+        InputError: not a list of rules.
+    """
+    try:
+        return _RULES.validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"These are not rules: {_first_fault(error)}") from error
 
 
 def dump_state(state: AgentState) -> JsonObject:

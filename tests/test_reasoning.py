@@ -206,8 +206,8 @@ async def test_whatever_ends_the_loop_what_is_open_is_closed_before_it_is_raised
 def test_a_memory_gives_the_open_reply_as_its_last_message() -> None:
     memory = Memory()
     memory.begin((UserMsg("u", "hi"),))
-    memory.count_step()
     memory.apply(ev.ReplyStartEvent(session_id="s", reply_id="r", name="bob"))
+    memory.apply(ev.ModelCallStartEvent(reply_id="r", model_name="m"))
     memory.allow((PermissionRule("rm"),))
     state = memory.state
     assert (state.reply_id, state.cur_iter, state.rules) == ("r", 1, (PermissionRule("rm"),))

@@ -6,8 +6,12 @@ import asyncio
 import contextlib
 import json
 import random
+import shutil
+import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +26,7 @@ from agent_widgets.errors import ConfirmationRequiredError, ToolDefinitionError
 from agent_widgets.messages import Msg, PermissionRule, ToolCallBlock, ToolResultBlock
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, think, wait
 from agent_widgets.runs import Run
+from agent_widgets.sessions import Session
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
 from agent_widgets.tools import Sink, output_sink, tool
 from agent_widgets.transcript import Transcript, fold
@@ -106,6 +111,15 @@ async def until(truth: Callable[[], object]) -> None:
         if truth():
             return
         await asyncio.sleep(0)
+    raise AssertionError("it never came true")
+
+
+def wait_until(truth: Callable[[], object]) -> None:
+    """From another thread: the run is on the loop thread."""
+    for _ in range(2_000):
+        if truth():
+            return
+        time.sleep(0.005)
     raise AssertionError("it never came true")
 
 
@@ -287,10 +301,7 @@ async def test_a_task_that_is_none_is_an_error_that_the_model_reads(arguments: s
 async def test_an_empty_task_is_an_error_that_the_model_reads() -> None:
     boss = parent_of(child_of(), go=[asks(" ", "c1"), "Done."])
     await boss.reply("go")
-    assert results(boss)["c1"] == (
-        "error",
-        "helper failed: The prompt is empty. Give some text, or None to go on where it stopped.",
-    )
+    assert results(boss)["c1"] == ("error", "The task for helper is empty.")
     await assert_goes_on(boss)
 
 
@@ -944,6 +955,39 @@ async def test_a_state_saved_at_any_event_loads_repaired_and_valid() -> None:
         assert other.state.check() == ()
         assert (await other.reply("next")).text == "fine"
     assert waited
+
+
+def read_again(path: Path) -> AgentState:
+    """What another kernel would find in the folder now, whatever this one still does."""
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(path, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*lock*"))
+        agent = Agent("demo")
+        session = Session.open(copy, agent)
+        session.close()
+        return agent.state
+
+
+async def test_a_stored_session_has_at_each_event_what_its_sub_agents_do(tmp_path: Path) -> None:
+    boss = parent_of(child_of(**deleting("a", "b")), go=[[asks("a", "c1"), asks("b", "c2")], "Done."])
+    session = Session.open(tmp_path / "boss.session", boss)
+    found: list[AgentState] = []
+    kinds = ev.ReplyStartEvent | ev.RequireUserConfirmEvent | ev.ToolResultEndEvent | ev.ReplyEndEvent
+    run = session.run("go", before_start=lambda run: run.listen(lambda _, event: look_again(event)) and None)
+
+    def look_again(event: ev.Event | None) -> None:
+        if isinstance(event, kinds):
+            found.append(read_again(tmp_path / "boss.session"))
+
+    await asyncio.to_thread(wait_until, lambda: run.status == "paused")
+    stored, live = read_again(tmp_path / "boss.session"), boss.state
+    assert stored == live
+    assert [waits.name for waits in stored.waiting()] == ["delete", "delete"]
+    run.approve()
+    await run
+    assert sorted(done) == ["delete a", "delete b"]
+    assert [state.check() for state in found if state.check()] == []
+    assert found[-1].children == ()
+    session.close()
 
 
 async def test_a_crash_keeps_what_a_sub_agent_had_said() -> None:

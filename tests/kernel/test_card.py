@@ -270,3 +270,38 @@ def test_a_session_saved_while_it_waits_waits_again_in_a_new_kernel(
         again.send("decide", call_id=call["id"], fingerprint=fingerprint(call["name"], call["input"]), decision="approve")
         again.wait_for_state("completed")
         assert other.run("print(agent.model.requests[-1].messages[-1]['content'], run.text)") == "3 as you say\n"
+
+
+def test_after_a_kernel_was_killed_the_same_two_lines_bring_its_buttons_back_before_the_new_prompt(
+    front: Front, page: Page, kernel_python: Path, tmp_path: Path
+) -> None:
+    lines = f"session = aw.Session.open({str(tmp_path / 'orders.session')!r}, agent)\nrun = aw.chat(agent, 'clean up')"
+    front.run(ASKS)
+    front.run(lines)
+    page.wait_for_state("paused")
+    front.execute("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with Front(kernel_python) as other:
+        other.run(SETUP)
+        other.run("agent = aw.Agent(ScriptedModel([[say('as you say')], [say('again')]]), tools=[delete_rows])")
+        again = Page(other)  # of the first card: the one with the buttons
+        assert _opens(other, lines).endswith("2 runs\n")
+        call = again.transcript()["message"]["content"][0]
+        again.send("decide", call_id=call["id"], fingerprint=fingerprint(call["name"], call["input"]), decision="approve")
+        again.wait_for_state("completed")
+        assert other.run("run.wait(); print([m.text for m in agent.state.context])") == (
+            "['clean up', 'as you say', 'clean up', 'again']\n"
+        )
+
+
+def _opens(front: Front, lines: str) -> str:
+    """Run the lines once the killed kernel is gone, which frees its folder."""
+    said, end = "", time.monotonic() + 10
+    while time.monotonic() < end:
+        said = front.run(
+            f"try:\n    {lines.replace(chr(10), chr(10) + '    ')}\nexcept aw.SavedStateError as e:\n    print(e)\n"
+            "else:\n    print(len(session.runs), 'runs')"
+        )
+        if "open in another kernel" not in said:
+            return said
+        time.sleep(0.05)
+    return said

@@ -17,9 +17,10 @@ def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - untyped
 
 
-def executed(path: Path) -> Any:
+def executed(path: Path, folder: Path = ROOT) -> Any:
+    """The notebook with its outputs, run in this folder."""
     notebook = read(path)
-    client = nbclient.NotebookClient(notebook, timeout=90, kernel_name="python3")
+    client = nbclient.NotebookClient(notebook, timeout=90, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     client.execute()
     return notebook
 
