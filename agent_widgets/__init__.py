@@ -5,9 +5,11 @@ The rooms, from the bottom up; a module imports only from those before it::
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
     backends, budgets, loops, decisions, waiting                   the protocols,
     inbox, runs, reading                                           and one reply being carried out
-    schemas, tools, permissions, cuts, compression, models/        our own agent: its parts
-    memory, results, subagents, answers, acting, shortening,       and its loop
-    reasoning, agent
+    schemas, outcomes, threads, isolated, processes, execution,    functions as tools,
+    tools                                                          and how they run
+    permissions, cuts, compression, models/                        our own agent: its other parts
+    memory, results, subagents, calling, answers, acting,          and its loop
+    shortening, reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■
@@ -62,7 +64,8 @@ from agent_widgets.messages import (
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session, sessions
 from agent_widgets.state import AgentState, Summary
-from agent_widgets.tools import Tool, stop_requested, tool
+from agent_widgets.threads import stop_requested
+from agent_widgets.tools import Tool, tool
 
 __version__ = "0.1.0"
 

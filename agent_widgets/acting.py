@@ -1,28 +1,30 @@
-"""What becomes of the calls that a model asked for: refused, asked about, handed out, or run side by side.
+"""What becomes of the calls that a model asked for: refused, asked about, handed out, or run.
 
-A result is begun before its tool is, and every begun result is ended here, unless it is handed out or its sub-agent waits
-for a person. A stop of the run says what is known of each tool, and goes on up; a stop of one call ends that one.
+They run side by side; a sequential one runs alone. One that a stop has kept from beginning never begins. A stop of the run goes
+on up; a stop of one call ends that one.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from agent_widgets import events as ev
 from agent_widgets import results
 from agent_widgets.backends import Inputs
+from agent_widgets.calling import Calling
 from agent_widgets.decisions import StopRequest
+from agent_widgets.execution import Outlet
 from agent_widgets.loops import LastStep, SideBySide
 from agent_widgets.memory import Memory, task_of
 from agent_widgets.messages import JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock
+from agent_widgets.outcomes import ToolOutcome, failed, succeeded
 from agent_widgets.permissions import Verdict, suggested, told, verdict
 from agent_widgets.runs import current_run
 from agent_widgets.state import ChildState, unanswered
 from agent_widgets.subagents import AgentTool, Caller, Delegation, part_for, rules_inside, rules_outside
-from agent_widgets.tools import STILL_RUNNING, Tool, ToolOutcome, failed, output_sink, succeeded
+from agent_widgets.tools import Tool
 from agent_widgets.transcript import cutting
 
 TOOL_CLEAN_UP_SECONDS = 2.0
@@ -43,6 +45,7 @@ class Acting:
         tools: dict[str, Tool],
         permissions: tuple[PermissionRule, ...],
         say: Callable[..., None],
+        say_late: Callable[[ev.CustomEvent], None],
         give_way: Callable[[], None],
         last_step: LastStep,
         allow: Callable[[tuple[PermissionRule, ...]], None],
@@ -55,6 +58,7 @@ class Acting:
             tools: By name.
             permissions: The agent's own rules; those of the state are looked up for each call.
             say: Remembers events, then emits them.
+            say_late: Takes a late result, at any time; any thread.
             give_way: Raises a stop that no await has met yet: nothing may begin after it.
             last_step: Set when the reply is to end after this step.
             allow: Remembers rules that a person gave with an approval.
@@ -64,12 +68,13 @@ class Acting:
         self._tools = tools
         self._permissions = permissions
         self._say = say
+        self._say_late = say_late
         self._give_way = give_way
         self._last_step = last_step
         self._allow = allow
         self._stops: dict[str, JsonObject] = {}
         self._delegations: dict[str, Delegation] = {}
-        self._left: set[str] = set()
+        self._callings: dict[str, Calling] = {}
         self._side = SideBySide(
             patience=TOOL_CLEAN_UP_SECONDS + LEVEL_SECONDS * levels_below(tools.values()),
             left_behind=self._leave,
@@ -98,7 +103,9 @@ class Acting:
                 self._say(*results.denied(self._reply_id, result.tool_call, result.reason))
             elif result.rules:
                 self._allow(result.rules)
+        asked = list(self._calls())
         approved = [result.tool_call for result in mine if result.confirmed]
+        approved.sort(key=lambda call: asked.index(call.id))  # they run in the model's order, not in the clicks'
         verdicts = self._judged(approved)
         await self._execute([call for call in approved if verdicts[call.id][0] != "deny"], decisions)
 
@@ -120,7 +127,7 @@ class Acting:
         for child in self._waiting_children():
             if child.state.reply_id == interrupt.reply_id:
                 self._stops[child.call_id] = interrupt.metadata
-                self._cut(child.call_id)
+                self._calling(self._calls()[child.call_id], has_begun=True).cut()
                 return True
         is_below = any(part_for(child.state, interrupt) for child in self._waiting_children())
         await self._execute([], interrupt)
@@ -161,40 +168,56 @@ class Acting:
         return tool is not None and tool.external and tool.misfit(call.input) is None
 
     async def _run(self, calls: Sequence[tuple[ToolCallBlock, Inputs]]) -> None:
-        """Run calls side by side, each from its beginning, or with the answer that its sub-agent waited for."""
+        """In the order in which they were asked for: neighbours side by side, a sequential one alone.
+
+        Each from its beginning, or with the answer that its sub-agent waited for.
+        """
+        answers = {call.id: answer for call, answer in calls}
+        self._callings.update((call.id, self._calling(call, has_begun=answer is not None)) for call, answer in calls)
         run = current_run()
         running = {} if run is None else run.running_calls
         running.update((call.id, partial(self._stop, call.id)) for call, _ in calls)
         try:
-            await self._side.run({call.id: self._call(call, answer) for call, answer in calls})
+            for group in self._groups([call for call, _ in calls]):
+                work = {call.id: partial(self._outcome, call, answers[call.id]) for call in group}
+                await self._side.run({call_id: self._callings[call_id].carry(work[call_id], self._give_way) for call_id in work})
+                for call_id in work.keys() & self._stops.keys():  # one that was cut before its first step has said nothing
+                    self._callings[call_id].cut()
         finally:
-            for call, _ in calls:
-                running.pop(call.id, None)
-        for call_id in self._stops.keys() & unanswered(self._memory.transcript.message):  # cut before its first step
-            self._cut(call_id)
+            for call_id in answers:
+                running.pop(call_id, None)
 
-    async def _call(self, call: ToolCallBlock, answer: Inputs) -> None:
-        """Run one tool. A stop says what is known of it, and goes on up."""
-        if answer is None:
-            self._say(results.started(self._reply_id, call))
-        output_sink.set(self._sink_for(call.id))
-        try:
-            self._give_way()
-            outcome = await self._outcome(call, answer)
-        except asyncio.CancelledError as error:
-            self._cut(call.id, still_running=STILL_RUNNING in error.args)
-            raise
-        if outcome is not None and call.id not in self._left:
-            self._say(*results.given(self._reply_id, call.id, outcome.state, outcome.content, outcome.metadata))
+    def _groups(self, calls: Sequence[ToolCallBlock]) -> Iterator[list[ToolCallBlock]]:
+        beside: list[ToolCallBlock] = []
+        for call in calls:
+            tool = self._tools.get(call.name)
+            if tool is None or not tool.sequential:
+                beside.append(call)
+                continue
+            yield beside
+            yield [call]
+            beside = []
+        yield beside
 
-    async def _outcome(self, call: ToolCallBlock, answer: Inputs) -> ToolOutcome | None:
+    def _calling(self, call: ToolCallBlock, *, has_begun: bool) -> Calling:
+        return Calling(
+            self._reply_id,
+            call,
+            say=self._say,
+            say_late=self._say_late,
+            ending=lambda: cutting(self._memory.transcript, call.id, session_id=self._memory.session_id),
+            why=lambda: self._stops.get(call.id),
+            has_begun=has_begun,
+        )
+
+    async def _outcome(self, call: ToolCallBlock, answer: Inputs, outlet: Outlet) -> ToolOutcome | None:
         """What the tool gave; ``None`` if its sub-agent waits for a person."""
         tool = self._tools.get(call.name)
         memory = self._memory.child(call.id)
         if tool is None:
             return failed(f"There is no tool called {call.name!r}. There are: {', '.join(self._tools) or 'none'}.")
         if not isinstance(tool, AgentTool):
-            return await tool.execute(call.input)
+            return await tool.execute(call.input, outlet)
         if memory is None:
             if misfit := tool.misfit(call.input):
                 return misfit
@@ -208,6 +231,7 @@ class Acting:
     def _delegation(self, tool: AgentTool, call_id: str) -> Delegation:
         caller = Caller(
             say=self._say,
+            say_late=self._say_late,
             last_step=self._last_step,
             rules=rules_inside(tool.name, (*self._permissions, *self._memory.state.rules)),
             allow=lambda rules: self._allow(rules_outside(tool.name, rules)),
@@ -225,32 +249,11 @@ class Acting:
             self._delegations[call_id].end_after_step(request)
         return True
 
-    def _cut(self, call_id: str, *, still_running: bool = False) -> None:
-        """End what a stopped call has open, and say what is known of it."""
-        begun = {block.id for block in self._memory.transcript.message.content if isinstance(block, ToolResultBlock)}
-        if call_id not in begun:
-            self._say(results.started(self._reply_id, self._calls()[call_id]))
-        self._say(*cutting(self._memory.transcript, call_id, session_id=self._memory.session_id))
-        why = self._stops.get(call_id)
-        self._say(*results.interrupted(self._reply_id, call_id, still_running=still_running, why=why))
-
     def _leave(self, call_id: str) -> None:
-        """It has not ended in time: what it says from now on is not heard."""
+        """It has not ended in time: what its sub-agent says from now on is not heard, and what it gives is late."""
         if call_id in self._delegations:
             self._delegations[call_id].leave()
-        self._left.add(call_id)
-        self._cut(call_id, still_running=True)
-
-    def _sink_for(self, call_id: str) -> Callable[[str, JsonObject], None]:
-        """Takes what the tool prints, from any thread."""
-        loop = asyncio.get_running_loop()
-
-        def sink(name: str, value: JsonObject) -> None:
-            event = ev.CustomEvent(name=ev.TOOL_OUTPUT, value={"call_id": call_id, "name": name, **value})
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._say, event)
-
-        return sink
+        self._callings[call_id].leave_behind()
 
 
 def levels_below(tools: Iterable[Tool]) -> int:

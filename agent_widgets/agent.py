@@ -351,31 +351,32 @@ class Agent:
             self._memory.apply(event)
             emit(event)
 
-        return self.reply_loop(self._memory, say, self._last_step, self.permissions, self._memory.allow)
+        memory = self._memory
+        caller = Caller(say=say, say_late=memory.keep_late, last_step=self._last_step, rules=(), allow=lambda _: None)
+        return self.reply_loop(memory, caller)
 
-    def reply_loop(
-        self,
-        memory: Memory,
-        say: Callable[[ev.Event], None],
-        last_step: LastStep,
-        permissions: tuple[PermissionRule, ...],
-        allow: Callable[[tuple[PermissionRule, ...]], None],
-    ) -> ReplyLoop:
+    def reply_loop(self, memory: Memory, caller: Caller) -> ReplyLoop:
         """What carries one leg of a reply of this agent, on its own memory or on that of one call of it as a tool."""
+
+        def allow(given: tuple[PermissionRule, ...]) -> None:
+            memory.allow(given)
+            caller.allow(given)
+
         return ReplyLoop(
             agent_name=self.name,
             memory=memory,
             model=self.model,
             tools=self.tools,
-            permissions=permissions,
+            permissions=(*self.permissions, *caller.rules),
             instructions=self.instructions,
             compression=self.compression,
             summariser=self._summariser,
             gauge=self._gauge,
             max_steps=self.max_steps,
-            say=say,
-            last_step=last_step,
+            say=caller.say,
+            last_step=caller.last_step,
             allow=allow,
+            keep_late=caller.say_late,
             is_child=memory is not self._memory,
         )
 
@@ -402,14 +403,7 @@ class _Worker:
         return self._agent.budget
 
     async def work(self, inputs: Inputs, memory: Memory, caller: Caller) -> None:
-        rules = (*self._agent.permissions, *caller.rules)
-
-        def allow(given: tuple[PermissionRule, ...]) -> None:
-            memory.allow(given)
-            caller.allow(given)
-
-        loop = self._agent.reply_loop(memory, caller.say, caller.last_step, rules, allow)
-        await loop.carry(inputs)
+        await self._agent.reply_loop(memory, caller).carry(inputs)
 
 
 class _Claim:

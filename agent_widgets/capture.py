@@ -1,7 +1,7 @@
 """What a tool prints or displays goes to its own card, whichever thread it runs in, while other cells print as ever.
 
 ``sys.stdout``, ``sys.stderr`` and IPython's display publisher are wrapped by proxies that ask a context variable
-(``tools.output_sink``) and pass everything on when it is not set.
+(``execution.output_sink``) and pass everything on when it is not set.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from agent_widgets.execution import Sink, output_sink
 from agent_widgets.messages import JsonObject
-from agent_widgets.tools import Sink, output_sink
 
 
 class _Proxy:

@@ -54,6 +54,11 @@ SUMMARY = "summary"
 """``CustomEvent.name`` of a summary that a model reads from now on in place of the oldest messages, which the history keeps:
 ``value`` is ``{"text": str, "messages": int, "blocks": int}``, see ``agent_widgets.state.Summary``."""
 
+LATE_RESULT = "late_result"
+"""``CustomEvent.name`` of what a tool gave after it was left behind: shown on the card, never sent to the model.
+``value`` is ``{"call_id": str, "name": str, "state": "success"|"error"|"interrupted", "text": str}``; the call may be one of an
+earlier reply."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventBase:
@@ -361,7 +366,7 @@ class ExceedMaxItersEvent(EventBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomEvent(EventBase):
-    """Anything else. ``TOOL_OUTPUT`` and ``NOTICE`` are the names that cards show; others are kept and ignored."""
+    """Anything else. Cards show ``TOOL_OUTPUT``, ``NOTICE`` and ``LATE_RESULT``; other names are kept and ignored."""
 
     type: Literal["CUSTOM"] = "CUSTOM"
     name: str

@@ -28,6 +28,7 @@ class _Held:
     rules: tuple[PermissionRule, ...] = ()
     summary: Summary | None = None
     children: tuple[tuple[str, Memory], ...] = ()
+    late: tuple[ev.CustomEvent, ...] = ()
 
 
 class Recorder(Protocol):
@@ -152,6 +153,14 @@ class Memory:
         """Take back the rules that are meant; gives how many there were. Any thread."""
         return sum(map(is_meant, self._rule(lambda held: tuple(rule for rule in held if not is_meant(rule)))))
 
+    def keep_late(self, event: ev.CustomEvent) -> None:
+        """A late result for which there is no reply now. Any thread; it is not part of the state."""
+        self._swap(lambda held: replace(held, late=(*held.late, event)))
+
+    def take_late(self) -> tuple[ev.CustomEvent, ...]:
+        """The late results that nobody has been told."""
+        return self._swap(lambda held: replace(held, late=())).late
+
     def apply(self, event: ev.Event) -> None:
         """Fold one event into the open reply, and into the memory of the sub-agent that it is of.
 
@@ -218,10 +227,12 @@ class Memory:
             for watcher in self._watchers:
                 watcher()
 
-    def _swap(self, change: Callable[[_Held], _Held]) -> None:
-        """Change what is held, in one step."""
+    def _swap(self, change: Callable[[_Held], _Held]) -> _Held:
+        """Change what is held, in one step; gives what was held before."""
         with self._lock:
-            self._held = change(self._held)
+            before = self._held
+            self._held = change(before)
+            return before
 
 
 def task_of(call: ToolCallBlock) -> Msg:

@@ -64,6 +64,7 @@ class ReplyLoop:
         say: Callable[[ev.Event], None],
         last_step: LastStep,
         allow: Callable[[tuple[PermissionRule, ...]], None],
+        keep_late: Callable[[ev.CustomEvent], None],
         is_child: bool = False,
     ) -> None:
         """Prepare.
@@ -82,6 +83,7 @@ class ReplyLoop:
             say: Remembers an event in ``memory``, and then emits it.
             last_step: Set when the reply is to end after this step.
             allow: Remembers rules that a person gave with an approval.
+            keep_late: Takes a late result that comes when this leg is over; any thread.
             is_child: Its calls get ids of their own: an answer to a pause names calls of the whole tree by id.
         """
         self._agent_name = agent_name
@@ -104,6 +106,7 @@ class ReplyLoop:
         self._tell = say
         self._last_step = last_step
         self._allow = allow
+        self._keep_late = keep_late
         self._is_child = is_child
         self._reply_id = memory.state.reply_id
         self._leg: asyncio.Task[object] | None = None
@@ -165,6 +168,7 @@ class ReplyLoop:
             tools=self._tools,
             permissions=self._permissions,
             say=self._say,
+            say_late=self._say_late,
             give_way=self._give_way,
             last_step=self._last_step,
             allow=self._allow,
@@ -177,6 +181,7 @@ class ReplyLoop:
 
     async def _steps(self) -> None:
         while self._memory.steps < self._max_steps:
+            self._say(*self._memory.take_late())
             self._take_notes()
             calls = await self._reason()
             if calls is None:
@@ -312,6 +317,13 @@ class ReplyLoop:
         for event in events:
             if not self._over:
                 self._tell(event)
+
+    def _say_late(self, event: ev.CustomEvent) -> None:
+        """Tell a late result, or keep it for the next step, which may be another reply's: nothing comes after an end."""
+        if self._over:
+            self._keep_late(event)
+        else:
+            self._say(event)
 
     def _close(self, reason: FinishedReason, error: ErrorInfo | None = None, metadata: JsonObject | None = None) -> None:
         """End what is open, then the reply; nothing if no reply is open."""

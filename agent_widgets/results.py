@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from agent_widgets import events as ev
+from agent_widgets.execution import STILL_RUNNING_TEXT
 from agent_widgets.messages import Base64Source, DataBlock, JsonObject, TextBlock, ToolCallBlock, ToolResultState
+from agent_widgets.outcomes import ToolOutcome
 from agent_widgets.state import INTERRUPTED_TEXT
-from agent_widgets.tools import STILL_RUNNING_TEXT
 
 DENIED_TEXT = '<system-reminder>The execution of tool "{name}" is denied by user!</system-reminder>'
 """What the model reads for a denied call: AgentScope 2's text. A reason follows, word for word."""
+
+LATE_CHARACTERS = 500
+"""A longer late result is cut: it is a notice."""
 
 DENIED_BY_RULE_TEXT = "Permission to use {name} has been denied"
 """What the model reads for a call that a rule denies: AgentScope 2's text."""
@@ -26,7 +31,7 @@ def given(
 ) -> Iterable[ev.Event]:
     """What a result holds, then its end."""
     for block in content:
-        yield _block(reply_id, call_id, block)
+        yield piece(reply_id, call_id, block)
     yield ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call_id, state=state, metadata=metadata)
 
 
@@ -43,11 +48,11 @@ def denied_by_rule(reply_id: str, call: ToolCallBlock, rule: str) -> Iterable[ev
     yield from given(reply_id, call.id, "denied", (TextBlock(DENIED_BY_RULE_TEXT.format(name=call.name)),), {"reason": rule})
 
 
-def interrupted(reply_id: str, call_id: str, *, still_running: bool, why: JsonObject | None = None) -> Iterable[ev.Event]:
-    """A result that had started was cut. ``why`` are the facts of the stop, if this call alone was stopped."""
+def interrupted(*, still_running: bool, why: JsonObject | None = None) -> ToolOutcome:
+    """What is known of a tool that was cut. ``why`` are the facts of the stop, if this call alone was stopped."""
     text = interruption(why or {}) + (f"\n{STILL_RUNNING_TEXT}" if still_running else "")
     metadata: JsonObject = {**(why or {}), **({"still_running": True} if still_running else {})}
-    yield from given(reply_id, call_id, "interrupted", (TextBlock(text),), metadata)
+    return ToolOutcome(state="interrupted", content=(TextBlock(text),), metadata=metadata)
 
 
 def interruption(why: JsonObject) -> str:
@@ -56,7 +61,16 @@ def interruption(why: JsonObject) -> str:
     return f"{INTERRUPTED_TEXT}\nReason: {reason}" if reason else INTERRUPTED_TEXT
 
 
-def _block(reply_id: str, call_id: str, block: TextBlock | DataBlock) -> ev.Event:
+def late(call: ToolCallBlock, outcome: ToolOutcome) -> ev.CustomEvent:
+    """What a tool gave after its result had ended without it. For the person: the model never reads it."""
+    text = textwrap.shorten(outcome.text, LATE_CHARACTERS, placeholder=" …")
+    return ev.CustomEvent(
+        name=ev.LATE_RESULT, value={"call_id": call.id, "name": call.name, "state": outcome.state, "text": text}
+    )
+
+
+def piece(reply_id: str, call_id: str, block: TextBlock | DataBlock) -> ev.Event:
+    """A part of a result, or all of it."""
     if isinstance(block, TextBlock):
         return ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call_id, delta=block.text)
     source = block.source

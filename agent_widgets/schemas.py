@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pydantic
 
@@ -20,8 +21,8 @@ def arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic.
         ToolDefinitionError: a parameter without an annotation, ``*args``, or a type that JSON cannot hold.
     """
     try:
-        hints = typing.get_type_hints(function, include_extras=True)
-        parameters = inspect.signature(function).parameters.values()
+        hints = typing.get_type_hints(plain_function(function), include_extras=True)
+        parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in _bound(function)]
     except (NameError, TypeError, ValueError) as error:
         raise ToolDefinitionError(tool_name, f"its signature cannot be read: {error}") from error
     fields: dict[str, Any] = {}
@@ -38,6 +39,20 @@ def arguments_of(function: Callable[..., Any], tool_name: str) -> type[pydantic.
         reason = str(error).split("\n", maxsplit=1)[0]
         raise ToolDefinitionError(tool_name, f"its annotations cannot be sent to a model as JSON: {reason}") from error
     return made
+
+
+def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function behind a ``functools.partial`` or an object with ``__call__``: it has the annotations and the docstring."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return type(function).__call__
+
+
+def _bound(function: Callable[..., Any]) -> Mapping[str, object]:
+    """What a ``functools.partial`` gives by name: not for the model to change."""
+    return cast("functools.partial[Any]", function).keywords if isinstance(function, functools.partial) else {}
 
 
 def faults(error: pydantic.ValidationError) -> str:

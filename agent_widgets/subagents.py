@@ -22,10 +22,11 @@ from agent_widgets.errors import ConfirmationRequiredError, ToolDefinitionError
 from agent_widgets.loops import LastStep
 from agent_widgets.memory import Memory
 from agent_widgets.messages import Msg, PermissionRule, TextBlock, ToolCallBlock, ToolResultBlock
+from agent_widgets.outcomes import ToolOutcome, failed, succeeded
 from agent_widgets.results import interruption
 from agent_widgets.schemas import arguments_of
 from agent_widgets.state import AgentState
-from agent_widgets.tools import Tool, ToolOutcome, failed, succeeded
+from agent_widgets.tools import Tool
 
 Rules = tuple[PermissionRule, ...]
 
@@ -38,10 +39,13 @@ conversation, so the task must say all that it needs to know."
 class Caller:
     """Who a sub-agent works for: ``say`` takes its events, ``last_step`` is set when it is to end after its step.
 
+    ``say_late`` takes what comes of its tools when it has ended; any thread.
+
     ``rules`` are the caller's rules for the sub-agent's tools; ``allow`` takes what a person allows there for always.
     """
 
     say: Callable[[ev.Event], None]
+    say_late: Callable[[ev.CustomEvent], None]
     last_step: LastStep
     rules: Rules
     allow: Callable[[Rules], None]
@@ -90,7 +94,7 @@ def agent_tool(agent: SubAgent, name: str, description: str | None) -> AgentTool
 
     async def hand_over(task: str) -> str:
         memory = Memory()
-        caller = Caller(say=memory.apply, last_step=LastStep(), rules=(), allow=lambda _: None)
+        caller = Caller(say=memory.apply, say_late=lambda _: None, last_step=LastStep(), rules=(), allow=lambda _: None)
         await agent.work(task, memory, caller)
         if waiting := memory.transcript.waiting:
             raise ConfirmationRequiredError(tuple(call.name for call in waiting))

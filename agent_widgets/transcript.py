@@ -213,11 +213,16 @@ class TranscriptBuilder:
             case ev.CustomEvent(name=ev.TOOL_OUTPUT, value=value):
                 self._output(value)
             case ev.CustomEvent(name=ev.NOTICE, value={"text": str(text)}):
-                self._base = replace(self._base, notices=(*self._base.notices, text))
+                self._notice(text)
+            case ev.CustomEvent(name=ev.LATE_RESULT, value={"name": str(name), "state": str(state), "text": str(text)}):
+                self._notice(_late_notice(name, state, text))
             case ev.CustomEvent() | ev.ExceedMaxItersEvent():
                 pass
             case _:
                 assert_never(event)
+
+    def _notice(self, text: str) -> None:
+        self._base = replace(self._base, notices=(*self._base.notices, text))
 
     def _text(self, kind: str, block_id: str, delta: str) -> None:
         block = self._index.get((kind, block_id))
@@ -373,7 +378,7 @@ def closing(
         return
     reply_id = message.id
     answered = {b.id for b in message.content if isinstance(b, ToolResultBlock) and b.state != "running"}
-    started = {b.id for b in message.content if isinstance(b, ToolResultBlock)}
+    started = {b.id: b.text() or "\n" for b in message.content if isinstance(b, ToolResultBlock)}
     for block in message.content:
         if block.finished_at is None:
             yield from _end_of(block, reply_id)
@@ -385,8 +390,11 @@ def closing(
         if isinstance(call, ToolCallBlock) and call.id not in answered:
             if call.id not in started:
                 yield ev.ToolResultStartEvent(reply_id=reply_id, tool_call_id=call.id, tool_call_name=call.name)
-            yield from cutting(transcript, call.id, session_id=session_id, metadata=metadata)
-            yield ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call.id, delta=interrupted_text)
+            said = [*cutting(transcript, call.id, session_id=session_id, metadata=metadata)]
+            yield from said
+            on_a_line = bool(said) or started.get(call.id, "\n").endswith("\n")
+            delta = interrupted_text if on_a_line else f"\n{interrupted_text}"
+            yield ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call.id, delta=delta)
             yield ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call.id, state="interrupted")
     yield ev.ReplyEndEvent(
         session_id=session_id, reply_id=reply_id, finished_reason=finished_reason, error=error, metadata=metadata or {}
@@ -437,6 +445,11 @@ def _added(usage: Usage, end: ev.ModelCallEndEvent) -> Usage:
         cache_creation_input_tokens=usage.cache_creation_input_tokens + end.cache_creation_input_tokens,
         unknown_calls=usage.unknown_calls + (1 if end.metadata.get("usage") == "unknown" else 0),
     )
+
+
+def _late_notice(name: str, state: str, text: str) -> str:
+    ended = "has failed" if state == "error" else "has ended"
+    return f"{name}, which was left behind, {ended} after all{': ' if text else ''}{text} (not part of the conversation)"
 
 
 def _joined_output(result: ToolResultBlock, text: str, data: list[DataBlock]) -> str | tuple[TextBlock | DataBlock, ...]:

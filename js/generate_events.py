@@ -59,6 +59,7 @@ def generate() -> str:
         f'export const TOOL_OUTPUT = "{events.TOOL_OUTPUT}";',
         f'export const NOTICE = "{events.NOTICE}";',
         f'export const AGENT_PATH = "{events.AGENT_PATH}";',
+        f'export const LATE_RESULT = "{events.LATE_RESULT}";',
         *(_interface(cls) for cls in classes),
         *(_union(name, members) for name, members in UNIONS.items()),
         _named("Named", [f"{cls.__name__}: {cls.__name__};" for cls in classes], [f"{name}: {name};" for name in UNIONS]),

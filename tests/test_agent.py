@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent_widgets import acting, tools
+from agent_widgets import acting, threads
 from agent_widgets import events as ev
 from agent_widgets.agent import INTERRUPTION_TEXT, WAITING_TEXT, Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece
@@ -26,7 +26,8 @@ from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, 
 from agent_widgets.results import DENIED_TEXT
 from agent_widgets.runs import Run
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
-from agent_widgets.tools import stop_requested, tool
+from agent_widgets.threads import stop_requested
+from agent_widgets.tools import tool
 from tests.validator import assert_valid
 
 done: list[str] = []
@@ -407,7 +408,7 @@ async def test_a_sync_tool_that_notices_the_stop_is_simply_interrupted() -> None
 async def test_a_sync_tool_that_does_not_notice_is_said_to_run_on_and_its_late_result_is_no_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tools, "THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(threads, "THREAD_GRACE_SECONDS", 0.01)
     begun, gate, late = threading.Event(), threading.Event(), threading.Event()
 
     @tool
@@ -1279,7 +1280,7 @@ async def test_an_external_result_may_be_blocks_or_a_failure_and_is_cut_when_it_
     await agent.reply(replace(given, execution_results=(*given.execution_results[:2], failed)))
     found = results(agent)
     assert found["call_1"][1].endswith("[cut: 50,000 of 60,000 characters are shown]")
-    assert (found["call_2"], found["call_3"]) == (("success", "ab"), ("error", ""))
+    assert (found["call_2"], found["call_3"]) == (("success", "a\nb"), ("error", ""))
     assert [b.metadata for b in agent.state.context[-1].content if isinstance(b, ToolResultBlock)][2] == {"code": 7}
 
 

@@ -23,6 +23,7 @@ from agent_widgets import reasoning, runs
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Emit, Inputs
 from agent_widgets.decisions import Decision, StopLevel
+from agent_widgets.execution import Outlet
 from agent_widgets.models.scripted import Item, ScriptedModel, call, fail, say
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
@@ -95,13 +96,16 @@ class Careless(WatchedAgent):
         await super().run(inputs, emit)
 
 
+NOBODY = Outlet(emit=lambda _: None, late=lambda _: None)
+
+
 class Stutterer(WatchedAgent):
     """Carries out every approval twice."""
 
     async def run(self, inputs: Inputs, emit: Emit, /) -> None:
         if isinstance(inputs, ev.UserConfirmResultEvent):
             for result in inputs.confirm_results:
-                await self.tools[result.tool_call.name].execute(result.tool_call.input)
+                await self.tools[result.tool_call.name].execute(result.tool_call.input, NOBODY)
         await super().run(inputs, emit)
 
 

@@ -57,6 +57,7 @@ def loop_of(memory: Memory, model: Any, said: list[ev.Event], *tools: Tool, last
         say=say,
         last_step=last_step or LastStep(),
         allow=memory.allow,
+        keep_late=memory.keep_late,
     )
 
 
@@ -154,7 +155,7 @@ async def test_text_and_images_of_a_tool_arrive_in_order() -> None:
 
 
 async def test_what_a_tool_prints_through_its_sink_is_an_event_of_its_call_and_not_for_the_model() -> None:
-    from agent_widgets.tools import output_sink
+    from agent_widgets.execution import output_sink
 
     @tool
     def chatty() -> str:

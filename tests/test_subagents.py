@@ -8,6 +8,7 @@ import json
 import random
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -16,19 +17,20 @@ from typing import Any
 
 import pytest
 
-from agent_widgets import acting
+from agent_widgets import acting, threads
 from agent_widgets import events as ev
 from agent_widgets.agent import Agent
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece, ToolCallPiece, chat_messages
 from agent_widgets.budgets import Budget
 from agent_widgets.decisions import Decision
 from agent_widgets.errors import ConfirmationRequiredError, ToolDefinitionError
+from agent_widgets.execution import Sink, output_sink
 from agent_widgets.messages import Msg, PermissionRule, ToolCallBlock, ToolResultBlock
 from agent_widgets.models.scripted import ScriptedModel, Turn, call, fail, say, think, wait
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
-from agent_widgets.tools import Sink, output_sink, tool
+from agent_widgets.tools import tool
 from agent_widgets.transcript import Transcript, fold
 from agent_widgets.wire import load_event, page_event
 from tests.validator import assert_valid
@@ -641,6 +643,42 @@ async def test_a_deaf_sub_agent_that_is_stopped_alone_is_left_behind_and_heard_n
     assert results(boss)["c1"][1].startswith("I dig.\n")
     await until(lambda: not strays())
     assert len(said(run, "c1")) == heard
+    assert_whole(run)
+    await assert_goes_on(boss)
+
+
+async def test_what_a_sub_agents_thread_gives_when_that_has_ended_is_told_by_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "THREAD_GRACE_SECONDS", 0.01)
+    gate, back = threading.Event(), asyncio.Event()
+
+    @tool
+    def stubborn() -> str:
+        """Work in a thread and hear nothing."""
+        done.append("begun")
+        gate.wait(10)
+        return "late"
+
+    @tool
+    async def pause() -> str:
+        """Wait until the thread is back."""
+        await back.wait()
+        return "rested"
+
+    helper = Agent(ByTask(dig=[call("stubborn"), "Never asked for."]), name="helper", tools=[stubborn])
+    go: list[Turn] = [[asks("dig", "c1"), call("pause", {}, "c2")], "Fine."]
+    boss = Agent(ByTask(go=go), tools=[helper.as_tool(), pause])
+    run = await started(boss)
+    while not done:
+        await asyncio.sleep(0.005)
+    run.stop(call_id="c1")
+    while results(boss)["c1"][0] != "interrupted":
+        await asyncio.sleep(0.005)
+    gate.set()
+    while not (late := [e for e in run.events if isinstance(e, ev.CustomEvent) and e.name == ev.LATE_RESULT]):
+        await asyncio.sleep(0.005)
+    assert (ev.agent_path(late[0]), late[0].value["name"], late[0].value["text"]) == ((), "stubborn", "late")
+    back.set()
+    assert (await run).text == "Fine."
     assert_whole(run)
     await assert_goes_on(boss)
 

@@ -12,6 +12,8 @@ export const NOTICE = "notice";
 
 export const AGENT_PATH = "agent_path";
 
+export const LATE_RESULT = "late_result";
+
 export interface PermissionRule {
   readonly tool_name: string;
   readonly rule_content?: string;

@@ -19,7 +19,7 @@ import type {
   Transcript,
   UserInterruptEvent,
 } from "./events";
-import { AGENT_PATH, NOTICE, TOOL_OUTPUT } from "./events";
+import { AGENT_PATH, LATE_RESULT, NOTICE, TOOL_OUTPUT } from "./events";
 import { textOf } from "./wire";
 
 const EMPTY: Transcript = {
@@ -330,9 +330,11 @@ export class TranscriptBuilder {
 
   #custom(name: string, value: JsonObject): void {
     if (name === TOOL_OUTPUT) {
-      this.#output(value);
-    } else if (name === NOTICE && typeof value["text"] === "string") {
-      this.#base = { ...this.#base, notices: [...this.#base.notices, value["text"]] };
+      return this.#output(value);
+    }
+    const notice = name === NOTICE ? value["text"] : name === LATE_RESULT ? lateNotice(value) : undefined;
+    if (typeof notice === "string") {
+      this.#base = { ...this.#base, notices: [...this.#base.notices, notice] };
     }
   }
 
@@ -372,6 +374,14 @@ function inside(event: AgentEvent, below: readonly string[]): AgentEvent {
 export function waitingCalls({ message, children }: Transcript): readonly ToolCallBlock[] {
   const own = message.content.filter((block) => block.type === "tool_call" && (block.state === "asking" || block.state === "submitted"));
   return [...(own as readonly ToolCallBlock[]), ...children.flatMap(({ transcript }) => waitingCalls(transcript))];
+}
+
+function lateNotice({ name, state, text }: JsonObject): string | undefined {
+  if (typeof name !== "string" || typeof state !== "string" || typeof text !== "string") {
+    return;
+  }
+  const ended = state === "error" ? "has failed" : "has ended";
+  return `${name}, which was left behind, ${ended} after all${text ? ": " : ""}${text} (not part of the conversation)`;
 }
 
 function key(kind: Kind, id: string): string {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Protocol
 
 from agent_widgets.backends import ModelDelta, ModelRequest, TextPiece, ToolCallPiece
+from agent_widgets.execution import output_sink
 from agent_widgets.models.scripted import Item, ScriptedModel, say
-from agent_widgets.tools import Tool, output_sink, stop_requested, tool
+from agent_widgets.threads import stop_requested
+from agent_widgets.tools import Tool, tool
 from tests.fuzz.clock import VirtualLoop
 from tests.fuzz.stories import Story
 from tests.validator import faults
@@ -117,6 +119,28 @@ async def stubborn(key: str, seconds: float, note: str = "") -> str:
     return _end(notes, key)
 
 
+async def streaming(key: str, seconds: float, note: str = "") -> AsyncIterator[str]:
+    """Answer piece by piece, and clean up."""
+    notes = _begin("streaming", key, seconds, note)
+    try:
+        for number in range(3):
+            yield f"<{number} of {key}>"
+            await _wait(seconds / 3)
+        yield f"<result of {key}>"
+    finally:
+        await asyncio.sleep(0)
+    _end(notes, key)
+
+
+def stepping(key: str, seconds: float, note: str = "") -> Iterator[str]:
+    """Answer piece by piece in a thread."""
+    notes = _begin("stepping", key, seconds, note)
+    for number in range(3):
+        notes.loop.hold(seconds / 3)
+        yield f"<{number} of {key}>"
+    return _end(notes, key)
+
+
 async def printing(key: str, seconds: float, note: str = "") -> str:
     """Print before and after some time."""
     notes, sink = _begin("printing", key, seconds, note), output_sink.get()
@@ -139,6 +163,20 @@ async def self_stopping(key: str, seconds: float, note: str = "") -> str:
     """Stop the agent that called it."""
     notes = _begin("self_stopping", key, seconds, note)
     notes.stop_from_inside()
+    await _wait(seconds)
+    return _end(notes, key)
+
+
+async def _alone(key: str, seconds: float, note: str = "") -> str:
+    """Answer after some time, with no other call beside it."""
+    notes = _begin("alone", key, seconds, note)
+    await _wait(seconds)
+    return _end(notes, key)
+
+
+async def _ask_alone(key: str, seconds: float, note: str = "") -> str:
+    """Answer after some time, if a person allows it, with no other call beside it."""
+    notes = _begin("ask_alone", key, seconds, note)
     await _wait(seconds)
     return _end(notes, key)
 
@@ -169,7 +207,23 @@ def _ask_thread(key: str, seconds: float, note: str = "") -> str:
 
 
 _FUNCTIONS = (
-    *(quick, slow, failing, thread, polling, deaf, swallowing, stubborn, printing, self_cancelling, self_stopping),
+    *(
+        quick,
+        slow,
+        failing,
+        thread,
+        polling,
+        deaf,
+        swallowing,
+        stubborn,
+        streaming,
+        stepping,
+        printing,
+        self_cancelling,
+        self_stopping,
+    ),
+    tool(name="alone", sequential=True)(_alone),
+    tool(name="ask_alone", sequential=True, confirm=True)(_ask_alone),
     _asking("ask_quick", _ask_quick),
     _asking("ask_slow", _ask_slow),
     _asking("ask_thread", _ask_thread),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,14 @@ class Life:
         run = self.session.current if self.session else self.agent._run
         return None if run is None or run.is_over else self.watch_of(run)
 
+    def late(self) -> Counter[str]:
+        """How often the late result of each call was told, or is kept for the next reply."""
+        told = [event for watch in self.watches for event in watch.events]
+        kept = self.agent._memory._held.late
+        return Counter(
+            str(e.value["call_id"]) for e in (*told, *kept) if isinstance(e, ev.CustomEvent) and e.name == ev.LATE_RESULT
+        )
+
     def left_behind(self) -> set[str]:
         """The ids of calls that were said to run on."""
         return {
@@ -128,8 +137,13 @@ class Life:
     # -- notes of the cast --------------------------------------------------------------------------------------
 
     def began(self, key: str, name: str, given: dict[str, Any]) -> None:
-        if self.is_alive:
-            self.stage.began(key, name, given)
+        if not self.is_alive:
+            return
+        self.stage.began(key, name, given)
+        watch = self.watch_of(current_run())
+        running = {} if watch is None else _open_results(watch.events)
+        if len(running) > 1 and any(TOOLS[tool].sequential for tool in running.values() if tool in TOOLS):
+            self.stage.fault("wrong outcome", f"a sequential call runs beside others: {running}")
 
     def ended(self, key: str, text: str) -> None:
         watch = self.watch_of(current_run())
@@ -156,3 +170,14 @@ class Life:
 
     def next_turn(self, prompt: str) -> tuple[Item, ...]:
         return self.stage.next_turn(prompt)
+
+
+def _open_results(events: Iterable[ev.Event]) -> dict[str, str]:
+    """The tools whose results have been begun and not ended, by call."""
+    found: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, ev.ToolResultStartEvent):
+            found[event.tool_call_id] = event.tool_call_name
+        elif isinstance(event, ev.ToolResultEndEvent):
+            found.pop(event.tool_call_id, None)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -649,6 +650,8 @@ class Stage:
         await self._check_strays()
         if agent.dump() != before:
             self.fault("invalid history", "a tool that was left behind changed it")
+        if life.late() != Counter(life.left_behind()):
+            self.fault("result lost", f"left behind: {sorted(life.left_behind())}; told when they ended: {dict(life.late())}")
 
 
 def _decision(reply_id: str, answers: dict[str, tuple[bool, ToolCallBlock]], choice: Choice) -> ev.UserConfirmResultEvent:

@@ -81,12 +81,16 @@ TOOLS = {
     "deaf": 2,
     "swallowing": 2,
     "stubborn": 0.3,
+    "streaming": 3,
+    "stepping": 2,
+    "alone": 3,
     "printing": 1,
     "self_cancelling": 0.5,
     "self_stopping": 0.5,
     "ask_quick": 4,
     "ask_slow": 2,
     "ask_thread": 2,
+    "ask_alone": 2,
     "nothing_like_it": 0.5,
 }
 """The tools of a story (``stage.py`` has them), and how often they are asked for."""

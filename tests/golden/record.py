@@ -263,6 +263,11 @@ def hints_and_notices() -> Log:
     log.add(ev.HintBlockEvent(reply_id="r1", block_id="h2", hint=(part,)))
     log.add(ev.CustomEvent(name=ev.NOTICE, value={"text": "The page was reloaded."}))
     log.add(ev.CustomEvent(name="metrics", value={"queue": 3, "nothing": None}))
+    late: dict[str, Any] = {"call_id": "c0", "name": "count_rows", "state": "success", "text": "5"}
+    log.add(ev.CustomEvent(name=ev.LATE_RESULT, value=late))
+    log.add(ev.CustomEvent(name=ev.LATE_RESULT, value={**late, "state": "error", "text": "ValueError: gone"}))
+    log.add(ev.CustomEvent(name=ev.LATE_RESULT, value={**late, "state": "interrupted", "text": ""}))
+    log.add(ev.CustomEvent(name=ev.LATE_RESULT, value={"name": "count_rows", "text": 5}))
     log.model()
     log.add(ev.TextBlockDeltaEvent(reply_id="r1", block_id="nowhere", delta="lost"))
     log.add(ev.TextBlockStartEvent(reply_id="r1", block_id="t1"))

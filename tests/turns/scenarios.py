@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,11 +75,38 @@ def _tools(world: World) -> list[Callable[..., Any] | Tool]:
         await asyncio.sleep(0)
         return world.end(key)
 
+    async def alone(key: str) -> str:
+        """Answer after a while, with no other call beside it."""
+        world.began.append(key)
+        await asyncio.sleep(0.1)
+        return world.end(key)
+
+    async def streaming(key: str) -> AsyncIterator[str]:
+        """Answer piece by piece, and clean up in a turn."""
+        world.began.append(key)
+        try:
+            for number in range(3):
+                yield f"<{number} of {key}>"
+                await asyncio.sleep(0.1)
+            yield f"<result of {key}>"
+        finally:
+            await asyncio.sleep(0)
+        world.end(key)
+
+    def stepping(key: str) -> Iterator[str]:
+        """Answer piece by piece, in a thread."""
+        world.began.append(key)
+        for number in range(3):
+            world.loop.hold(0.05)
+            yield f"<{number} of {key}>"
+        return world.end(key)
+
     def elsewhere(key: str) -> str:
         """Be done by somebody else."""
         raise NotImplementedError
 
-    return [quick, slow, failing, sync, tool(confirm=True)(careful), tool(external=True)(elsewhere)]
+    marked = (tool(confirm=True)(careful), tool(external=True)(elsewhere), tool(sequential=True)(alone))
+    return [quick, slow, failing, sync, streaming, stepping, *marked]
 
 
 def approve_one_by_one(run: Run) -> None:
@@ -152,6 +179,21 @@ SCENARIOS: dict[str, Scenario] = {
         script=lambda: [
             [call("slow", {"key": "a"}), call("failing", {"key": "b"}), call("sync", {"key": "c"})],
             [say(["all ", "three"])],
+        ]
+    ),
+    "sequential": Scenario(
+        script=lambda: [
+            [
+                *(call("quick", {"key": "a"}), call("slow", {"key": "b"})),
+                *(call("alone", {"key": "c"}), call("alone", {"key": "d"}), call("quick", {"key": "e"})),
+            ],
+            [say(["in ", "turn"])],
+        ]
+    ),
+    "streaming tools": Scenario(
+        script=lambda: [
+            [call("streaming", {"key": "a"}), call("stepping", {"key": "b"}), call("quick", {"key": "c"})],
+            [say(["all ", "of it"])],
         ]
     ),
     "half arguments": Scenario(

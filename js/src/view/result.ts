@@ -23,8 +23,7 @@ export class ResultView {
       return;
     }
     this.#shown = result;
-    const output = result?.state === "interrupted" && typeof result.output === "string" ? forPerson(result.output) : (result?.output ?? "");
-    const parts: readonly (Part | string)[] = typeof output === "string" ? (output.trim() ? [output] : []) : output;
+    const parts = result ? shownParts(result) : [];
     const live = result?.state === "running";
     for (const [at, part] of parts.entries()) {
       this.#part(at, part, live && at === parts.length - 1);
@@ -70,7 +69,15 @@ export class ResultView {
   }
 }
 
-/** What the model is told about a cut call; the person sees it in the call's state. */
-function forPerson(output: string): string {
-  return output.replace(/<system-reminder>[^<]*<\/system-reminder>\s*$/, "");
+/** Without what the model is told about a cut call: the person sees it in the call's state. */
+function shownParts({ state, output }: ToolResultBlock): readonly (Part | string)[] {
+  const parts: readonly (Part | string)[] = typeof output === "string" ? [output] : output;
+  return parts.flatMap((part) => {
+    const text = typeof part === "string" ? part : part.type === "text" ? part.text : undefined;
+    if (text === undefined) {
+      return [part];
+    }
+    const shown = state === "interrupted" ? text.replace(/\n?<system-reminder>[^<]*<\/system-reminder>\s*/, "") : text;
+    return shown.trim() ? [shown] : [];
+  });
 }
