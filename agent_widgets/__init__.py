@@ -8,8 +8,8 @@ The rooms, from the bottom up; a module imports only from those before it::
     schemas, outcomes, threads, isolated, processes, execution,    functions as tools,
     tools                                                          and how they run
     permissions, cuts, compression, models/                        our own agent: its other parts
-    memory, results, calling, answers, acting, shortening,         and its loop
-    reasoning, agent
+    memory, results, subagents, calling, answers, acting,          and its loop
+    shortening, reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
     capture, tap, kernel                                           the kernel: printing tools, early commands, ■

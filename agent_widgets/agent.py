@@ -20,7 +20,7 @@ from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.compression import WHEN_REFUSED, CompressionConfig, Gauge, checked_compression
 from agent_widgets.decisions import StopLevel, check_inputs, check_level
 from agent_widgets.errors import AgentBusyError, AgentInterruptedError, InputError
-from agent_widgets.loops import LoopThread
+from agent_widgets.loops import LastStep, LoopThread
 from agent_widgets.memory import Memory, Recorder
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock, ToolCallBlock
 from agent_widgets.models import resolve
@@ -29,6 +29,7 @@ from agent_widgets.reading import EventStream
 from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.runs import Listener, Run, current_run
 from agent_widgets.state import AgentState
+from agent_widgets.subagents import Caller, agent_tool, tools_for
 from agent_widgets.tools import Tool, by_name
 from agent_widgets.transcript import Transcript
 from agent_widgets.waiting import CLEAN_UP_SECONDS
@@ -109,7 +110,7 @@ class Agent:
         self._reply_loop: ReplyLoop | None = None
         self._claim = threading.Lock()
         self._run: Run | None = None
-        self._last_step = asyncio.Event()
+        self._last_step = LastStep()
         if state is not None:
             self._memory.load(state)
 
@@ -247,6 +248,26 @@ class Agent:
             finally:
                 self._claim.release()
 
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool:
+        """This agent as a tool of another: ``Agent(tools=[researcher.as_tool()])``. Its answer's text is the tool's result.
+
+        Each call is a fresh conversation with this agent's model, tools, instructions, permissions, budget and steps; calls may
+        run side by side, and ``state`` of this object is left alone. The calling agent's run shows what it does, counts what it
+        uses, and pauses when one of its calls needs a person. A stop of the run stops it too: with "step" it ends after its own
+        step, so that the calling agent can. ``run.stop(call_id=…)`` stops one call alone. Either way the result keeps its text.
+
+        ``budget`` holds for each call; its seconds without the time in which a person is waited for. Rules for its tools may
+        stand at the calling agent as ``"name/tool"``; what is allowed there for always is stored so, in that agent's state.
+
+        Args:
+            name: What the calling model calls it; the agent's name if ``None``.
+            description: When and how to use it, for the calling model.
+
+        Raises:
+            ToolDefinitionError: a name that no model could call, or an empty description.
+        """
+        return agent_tool(_Worker(self), name or self.name, description)
+
     def carried_by(self, run: Run) -> None:
         """This run is about to carry the agent: ``interrupt`` reaches it before its first step, and in a loaded pause."""
         run.takes_notes = True
@@ -265,9 +286,11 @@ class Agent:
             await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
 
     async def _end_pause_of_card(self, inputs: Inputs) -> Run | None:
-        """End the run that waits, if the pause that ``inputs`` end is its own; gives that run."""
+        """End the run that waits, if the pause that ``inputs`` end is its own, and not a sub-agent's; gives that run."""
         run = self._run
         if not isinstance(inputs, ev.UserInterruptEvent) or run is None or not run.waits:
+            return None
+        if inputs.reply_id != run.reply.id and self._memory.holds(inputs.reply_id):
             return None
         run.stop()
         await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
@@ -304,7 +327,7 @@ class Agent:
         with self._claimed():
             check_inputs(inputs, self.state, self.name, self.misfit)
             self._run = current_run() or self._run
-            self._last_step = asyncio.Event()  # of this run: an event belongs to the loop where it is waited for
+            self._last_step = LastStep()  # of this run: an event belongs to the loop where it is waited for
             self._reply_loop = self._loop_for(emit)
             await self._reply_loop.carry(inputs)
 
@@ -319,28 +342,68 @@ class Agent:
 
     def misfit(self, call: ToolCallBlock, /) -> str:
         """Why the edited arguments of a call do not fit its tool; see ``ChecksArguments``."""
-        tool = self.tools.get(call.name)
+        tool = tools_for(call.id, self.state, self.tools).get(call.name)
         fault = None if tool is None else tool.misfit(call.input)
         return "" if fault is None else "\n".join(block.text for block in fault.content if isinstance(block, TextBlock))
 
     def _loop_for(self, emit: Emit) -> ReplyLoop:
+        def say(event: ev.Event) -> None:
+            self._memory.apply(event)
+            emit(event)
+
+        memory = self._memory
+        caller = Caller(say=say, say_late=memory.keep_late, last_step=self._last_step, rules=(), allow=lambda _: None)
+        return self.reply_loop(memory, caller)
+
+    def reply_loop(self, memory: Memory, caller: Caller) -> ReplyLoop:
+        """What carries one leg of a reply of this agent, on its own memory or on that of one call of it as a tool."""
+
+        def allow(given: tuple[PermissionRule, ...]) -> None:
+            memory.allow(given)
+            caller.allow(given)
+
         return ReplyLoop(
             agent_name=self.name,
-            memory=self._memory,
+            memory=memory,
             model=self.model,
             tools=self.tools,
-            permissions=self.permissions,
+            permissions=(*self.permissions, *caller.rules),
             instructions=self.instructions,
             compression=self.compression,
             summariser=self._summariser,
             gauge=self._gauge,
             max_steps=self.max_steps,
-            emit=emit,
-            last_step=self._last_step,
+            say=caller.say,
+            last_step=caller.last_step,
+            allow=allow,
+            keep_late=caller.say_late,
+            is_child=memory is not self._memory,
         )
 
     def _claimed(self) -> _Claim:
         return _Claim(self._claim, self.name)
+
+
+class _Worker:
+    """The agent as it works for others: on their memory, never on its own."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    @property
+    def name(self) -> str:
+        return self._agent.name
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        return self._agent.tools
+
+    @property
+    def budget(self) -> Budget | None:
+        return self._agent.budget
+
+    async def work(self, inputs: Inputs, memory: Memory, caller: Caller) -> None:
+        await self._agent.reply_loop(memory, caller).carry(inputs)
 
 
 class _Claim:

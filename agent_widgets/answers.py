@@ -14,7 +14,16 @@ from agent_widgets.state import valid_arguments
 class Answer:
     """Turns the pieces of one model answer into events: one block open at a time, and calls that may interleave."""
 
-    def __init__(self, say: Callable[[ev.Event], None], reply_id: str, taken: set[str]) -> None:
+    def __init__(self, say: Callable[[ev.Event], None], reply_id: str, taken: set[str], *, keeps_ids: bool = True) -> None:
+        """Prepare.
+
+        Args:
+            say: Takes the events.
+            reply_id: Whose answer it is.
+            taken: Ids of calls that the conversation holds already: a model may use one again.
+            keeps_ids: Whether calls keep the ids that the model gave. If not they get ids that no other conversation has.
+        """
+        self._keeps_ids = keeps_ids
         self._say = say
         self._reply_id = reply_id
         self._taken = taken
@@ -67,7 +76,8 @@ class Answer:
         call_id = self._calls.get(piece.index)
         if call_id is None:
             self._end_block()
-            call_id = piece.call_id if piece.call_id and piece.call_id not in self._taken else f"call_{new_id()}"
+            is_usable = self._keeps_ids and piece.call_id and piece.call_id not in self._taken
+            call_id = piece.call_id if is_usable else f"call_{new_id()}"
             self._taken.add(call_id)
             self._calls[piece.index] = call_id
             self._arguments[call_id] = []

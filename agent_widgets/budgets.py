@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from agent_widgets import events as ev
@@ -20,7 +21,7 @@ class Budget:
     call without a report stops the run too, because its tokens are unknown, and unknown is not 0. ``steps`` are those begun;
     a call that summarises older messages is none, but its tokens count. ``tool_calls`` are results begun, those of denied
     calls too. A reply that is complete anyway is not stopped. After a pause, tokens, steps and tool calls go on counting where
-    the reply had been.
+    the reply had been. What sub-agents use counts as well.
 
     Raises:
         InputError: a limit that is not a number above 0, or is no whole number where things are counted.
@@ -62,21 +63,23 @@ class Meter:
         usage = so_far.message.usage if so_far else None
         self._tokens = usage.input_tokens + usage.output_tokens if usage else 0
         self._unknown = bool(usage and usage.unknown_calls)
-        self._steps = so_far.steps if so_far else 0
+        parts = tuple(_all_of(so_far)) if so_far else ()
+        self._steps = sum(part.steps for part in parts)
         self._asks = False
-        self._tool_calls = sum(isinstance(b, ToolResultBlock) for b in so_far.message.content) if so_far else 0
+        self._tool_calls = sum(isinstance(block, ToolResultBlock) for part in parts for block in part.message.content)
 
     def exceeded(self, event: ev.Event) -> str:
         """Count one event. Gives ``""``, or which limit it goes beyond, with the figure."""
         budget = self._budget
+        is_own = not ev.agent_path(event)
         match event:
-            case ev.ToolCallStartEvent():
+            case ev.ToolCallStartEvent() if is_own:
                 self._asks = True
             case ev.ModelCallStartEvent(metadata={"purpose": "compression"}):
                 self._asks = True  # the call that it is made for comes next
             case ev.ModelCallStartEvent():
                 self._steps += event.begins_step
-                self._asks = False
+                self._asks = self._asks and not is_own
                 if budget.steps is not None and self._steps > budget.steps:
                     return f"the budget of {_of(budget.steps, 'step')} is used up: this would be step {self._steps:,}"
             case ev.ToolResultStartEvent():
@@ -87,7 +90,8 @@ class Meter:
             case ev.ModelCallEndEvent(finished_reason="completed"):
                 self._tokens += event.input_tokens + event.output_tokens
                 self._unknown = self._unknown or event.metadata.get("usage") == "unknown"
-                return self._beyond_tokens() if self._asks else ""  # an answer that asks for nothing is complete
+                # An answer that asks for nothing is complete; that of a sub-agent is asked for by the agent's own last one.
+                return self._beyond_tokens() if self._asks else ""
             case _:
                 pass
         return ""
@@ -99,6 +103,12 @@ class Meter:
         if limit is not None and self._unknown:
             return f"the budget of {_of(limit, 'token')} cannot be checked: the model reported no usage"
         return ""
+
+
+def _all_of(transcript: Transcript) -> Iterator[Transcript]:
+    yield transcript
+    for child in transcript.children:
+        yield from _all_of(child.transcript)
 
 
 def _of(number: int, thing: str) -> str:

@@ -7,22 +7,29 @@ model never reads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from agent_widgets import events as ev
 from agent_widgets import results
 from agent_widgets.execution import Outlet, output_sink
 from agent_widgets.messages import DataBlock, JsonObject, TextBlock, ToolCallBlock
-from agent_widgets.outcomes import ToolOutcome, failed
+from agent_widgets.outcomes import ToolOutcome
 from agent_widgets.threads import STILL_RUNNING
-from agent_widgets.tools import Tool
 
 
 class Calling:
     """Executes one call."""
 
     def __init__(
-        self, reply_id: str, call: ToolCallBlock, *, say: Callable[..., None], say_late: Callable[[ev.CustomEvent], None]
+        self,
+        reply_id: str,
+        call: ToolCallBlock,
+        *,
+        say: Callable[..., None],
+        say_late: Callable[[ev.CustomEvent], None],
+        ending: Callable[[], Iterable[ev.Event]],
+        why: Callable[[], JsonObject | None],
+        has_begun: bool,
     ) -> None:
         """Prepare a call.
 
@@ -31,31 +38,39 @@ class Calling:
             call: Which, with the arguments to run it with.
             say: Remembers events, then emits them; on the loop.
             say_late: Takes a late result; on the loop, or in any thread if the loop has been closed.
+            ending: Gives what ends its sub-agent when it is cut, and what that had said.
+            why: Gives the facts of a stop of this call alone.
+            has_begun: Its result has been begun: it goes on after a pause.
         """
         self._reply_id = reply_id
         self._call = call
         self._say = say
         self._say_late = say_late
+        self._ending = ending
+        self._why = why
+        self._has_begun = has_begun
         self._loop = asyncio.get_running_loop()
         self._in_a_line = self._is_over = False
 
-    async def carry(self, tool: Tool | None, known: str, give_way: Callable[[], None]) -> None:
-        """Run ``tool`` and tell its result. A stop says what is known of it, and goes on up.
+    async def carry(self, work: Callable[[Outlet], Awaitable[ToolOutcome | None]], give_way: Callable[[], None]) -> None:
+        """Do the work and tell its result, unless it waits for a person (``None``). A stop says what is known, and goes on up.
 
-        ``known`` names the tools that there are; ``give_way`` raises a stop that no await has met yet.
+        ``give_way`` raises a stop that no await has met yet.
         """
-        self._say(results.started(self._reply_id, self._call))
-        if tool is None:
-            outcome = failed(f"There is no tool called {self._call.name!r}. There are: {known or 'none'}.")
-        else:
-            output_sink.set(self._print)
-            try:
-                give_way()
-                outcome = await tool.execute(self._call.input, Outlet(emit=self._emit, late=self._tell_late))
-            except asyncio.CancelledError as error:
-                self._interrupt(still_running=STILL_RUNNING in error.args)
-                raise
-        self._end(outcome)
+        self._begin()
+        output_sink.set(self._print)
+        try:
+            give_way()
+            outcome = await work(Outlet(emit=self._emit, late=self._tell_late))
+        except asyncio.CancelledError as error:
+            self._interrupt(still_running=STILL_RUNNING in error.args)
+            raise
+        if outcome is not None:
+            self._end(outcome)
+
+    def cut(self) -> None:
+        """It does not run, and shall not: end its result, unless it has one."""
+        self._interrupt(still_running=False)
 
     def leave_behind(self) -> None:
         """Nobody waits for it any more: what it gives from now on is late."""
@@ -71,7 +86,14 @@ class Calling:
 
     def _interrupt(self, *, still_running: bool) -> None:
         if not self._is_over:
-            self._close(results.interrupted(still_running=still_running))
+            self._begin()
+            self._say(*self._ending())
+            self._close(results.interrupted(still_running=still_running, why=self._why()))
+
+    def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._say(results.started(self._reply_id, self._call))
 
     def _end(self, outcome: ToolOutcome) -> None:
         if self._is_over:

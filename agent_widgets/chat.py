@@ -199,7 +199,9 @@ def _print_to_terminal(run: Run) -> None:
 
 
 def _print(_run: Run, event: ev.Event | None) -> None:
-    """Stream a run to a terminal."""
+    """Stream a run to a terminal. Of sub-agents only the calls and questions: their texts would mix."""
+    if event is not None and ev.agent_path(event) and isinstance(event, ev.TextBlockDeltaEvent | ev.ReplyEndEvent):
+        return
     match event:
         case ev.TextBlockDeltaEvent():
             sys.stdout.write(event.delta)

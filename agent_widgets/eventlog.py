@@ -19,7 +19,7 @@ class EventLog:
     def __init__(self, events: Iterable[ev.Event] = ()) -> None:
         self._lock = threading.Lock()
         self._entries: list[ev.Event | _JoinedDelta] = []
-        self._open: dict[tuple[str, str], _JoinedDelta] = {}
+        self._open: dict[tuple[str, ...], _JoinedDelta] = {}
         for event in events:
             self.append(event)
 
@@ -36,7 +36,7 @@ class EventLog:
                     joined.add(event.delta)
             else:
                 if isinstance(event, ev.ToolResultDataDeltaEvent):  # text after an image stays after it
-                    self._open.pop(("TOOL_RESULT_TEXT_DELTA", event.tool_call_id), None)
+                    self._open.pop(ev.block_key(event), None)
                 self._entries.append(event)
 
     def events(self) -> tuple[ev.Event, ...]:

@@ -15,12 +15,16 @@ Order within one reply::
 A reply that pauses ends with ``REQUIRE_USER_CONFIRM`` or ``REQUIRE_EXTERNAL_EXECUTION`` and without ``REPLY_END``; when
 it goes on, there is no second ``REPLY_START``. What this package adds stands in ``metadata``,
 and is named in the class that carries it.
+
+A sub-agent's events stand in its parent's log, between the start and the end of the result of the call that it works for.
+Each carries ``metadata={"agent_path": [...]}``: the ids of the calls that lead to it, outermost first; for the rest they are
+a reply's as above, with an id of its own. An answer to a pause names its calls by id and carries no path.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast, get_args
 
 from agent_widgets.messages import (
     DataBlock,
@@ -406,10 +410,34 @@ TextDelta = TextBlockDeltaEvent | ThinkingBlockDeltaEvent | ToolCallDeltaEvent |
 """The events that carry streamed text: joining two of one block loses nothing."""
 
 
-def block_key(event: TextDelta) -> tuple[str, str]:
-    """Which block a delta belongs to: two deltas with the same key may be joined."""
+def block_key(event: TextDelta | ToolResultDataDeltaEvent) -> tuple[str, ...]:
+    """Which block a delta belongs to: two with the same key may be joined. An image among a result's text has the text's."""
     match event:
         case TextBlockDeltaEvent() | ThinkingBlockDeltaEvent():
-            return event.type, event.block_id
-        case ToolCallDeltaEvent() | ToolResultTextDeltaEvent():
-            return event.type, event.tool_call_id
+            return event.type, event.block_id, *agent_path(event)
+        case ToolCallDeltaEvent():
+            return event.type, event.tool_call_id, *agent_path(event)
+        case ToolResultTextDeltaEvent() | ToolResultDataDeltaEvent():
+            return "TOOL_RESULT_TEXT_DELTA", event.tool_call_id, *agent_path(event)
+
+
+AGENT_PATH = "agent_path"
+"""The key of ``metadata`` that says which sub-agent an event is of."""
+
+
+def agent_path(event: Event) -> tuple[str, ...]:
+    """The ids of the calls that lead to the agent that said this, outermost first; ``()`` for the run's own."""
+    path = event.metadata.get(AGENT_PATH)
+    return tuple(cast("list[str]", path)) if isinstance(path, list) and all(isinstance(part, str) for part in path) else ()
+
+
+def under(call_id: str, event: Event) -> Event:
+    """What a sub-agent said, as the agent that called it with ``call_id`` tells it."""
+    return replace(event, metadata={**event.metadata, AGENT_PATH: [call_id, *agent_path(event)]})
+
+
+def inside(event: Event) -> Event:
+    """The other way: an event with a path, as the sub-agent of the path's first call said it."""
+    rest = {key: value for key, value in event.metadata.items() if key != AGENT_PATH}
+    path = agent_path(event)[1:]
+    return replace(event, metadata={**rest, AGENT_PATH: [*path]} if path else rest)

@@ -147,14 +147,33 @@ def _block_lines(block: object, transcript: Transcript) -> list[str]:
             changed = (
                 [] if block.original_input is None else [f"  changed by a person; the model had asked for {block.original_input}"]
             )
-            return [f"{block.name}({block.input}){waits}", *changed, *(_printed(transcript.outputs, block.id))]
+            below = (line for child in _children(transcript, block.id) for line in _child_lines(child))
+            return [f"{block.name}({block.input}){waits}", *changed, *_printed(transcript.outputs, block.id), *below]
         case ToolResultBlock():
             reason = block.metadata.get("reason")
-            return [f"  {block.state}{f' ({reason})' if reason else ''}: {block.text()}", ""]
+            # What a sub-agent said is shown where it said it: its caller got the same text.
+            text = "" if _children(transcript, block.id) and block.state != "error" else f": {block.text()}"
+            return [f"  {block.state}{f' ({reason})' if reason else ''}{text}", ""]
         case DataBlock():
             return [f"[{block.source.media_type}]", ""]
         case _:
             return []
+
+
+def _children(transcript: Transcript, call_id: str) -> list[Transcript]:
+    return [child.transcript for child in transcript.children if child.call_id == call_id]
+
+
+def _child_lines(child: Transcript) -> list[str]:
+    """A sub-agent's transcript, indented below the call that it works for."""
+    lines = [f"{child.message.name} · {_child_state(child)}"]
+    lines += (line for block in child.message.content for line in _block_lines(block, child))
+    return [f"  : {line}".rstrip() for line in "\n".join(lines).rstrip("\n").split("\n")]
+
+
+def _child_state(child: Transcript) -> str:
+    state = child.message.finished_reason or ("paused" if child.waiting else "running")
+    return _OUTCOMES[state]
 
 
 def _printed(outputs: Iterable[ToolOutput], call_id: str) -> list[str]:
@@ -185,8 +204,17 @@ def _block_html(block: object, transcript: Transcript) -> str:
         case DataBlock(source=Base64Source(media_type="image/png" | "image/jpeg" | "image/gif" | "image/webp") as source):
             name, data = html.escape(block.name or "image"), html.escape(source.data)
             return f'<img alt="{name}" src="data:{source.media_type};base64,{data}">'
+        case ToolCallBlock() if _children(transcript, block.id):
+            lines = html.escape("\n".join([f"{block.name}({block.input})", *_printed(transcript.outputs, block.id)]))
+            return f"<pre>{lines}</pre>" + "".join(_child_html(child) for child in _children(transcript, block.id))
         case ToolResultBlock(output=tuple() as output):
             return "".join(_block_html(part, transcript) for part in output)
         case _:
             lines = "\n".join(_block_lines(block, transcript)).rstrip()
             return f"<pre>{html.escape(lines)}</pre>" if lines else ""
+
+
+def _child_html(child: Transcript) -> str:
+    head = html.escape(f"{child.message.name} · {_child_state(child)}")
+    body = "".join(_block_html(block, child) for block in child.message.content)
+    return f"<details open><summary>{head}</summary><blockquote>{body}</blockquote></details>"

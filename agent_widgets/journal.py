@@ -192,7 +192,9 @@ def _given_up(state: AgentState) -> AgentState:
     if not state.waiting():
         return state
     content = (replace(b, state="finished") if isinstance(b, ToolCallBlock) else b for b in state.context[-1].content)
-    return replace(state, context=(*state.context[:-1], replace(state.context[-1], content=tuple(content))))
+    children = tuple(replace(child, state=_given_up(child.state)) for child in state.children)
+    context = (*state.context[:-1], replace(state.context[-1], content=tuple(content)))
+    return replace(state, context=context, children=children)
 
 
 @dataclass(slots=True)
@@ -215,7 +217,7 @@ class _Taken:
             case ev.ToolResultEndEvent(tool_call_id=call_id):
                 self.decisions.pop(call_id, None)
                 self.answers.pop(call_id, None)
-            case ev.ReplyEndEvent():
+            case ev.ReplyEndEvent() if not ev.agent_path(event):
                 self.decisions.clear()
                 self.answers.clear()
             case _:
@@ -234,7 +236,9 @@ class _Taken:
             for block in state.context[-1].content
             if not (isinstance(block, ToolResultBlock) and block.id in self.decisions)
         )
-        return replace(state, context=(*state.context[:-1], replace(state.context[-1], content=tuple(content))))
+        children = tuple(replace(child, state=self.reopened(child.state)) for child in state.children)
+        context = (*state.context[:-1], replace(state.context[-1], content=tuple(content)))
+        return replace(state, context=context, children=children)
 
     def events(self, reply_id: str) -> tuple[Taken, ...]:
         """As a run takes them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -91,28 +92,91 @@ async def _cancel_others() -> None:
         await asyncio.wait(others, timeout=2)
 
 
-async def together(
-    work: Mapping[str, Coroutine[object, object, None]], *, patience: float, left_behind: Callable[[str], None]
-) -> None:
-    """Run coroutines side by side until all have ended. When cancelled, cancel them all and wait ``patience`` seconds.
+class LastStep(asyncio.Event):
+    """Set when a reply is to end after its step, and so are those below it: what sub-agents do is part of the step."""
 
-    Not a ``TaskGroup``: that waits for ever for one that swallows its cancel. Who does not end in time is named to
-    ``left_behind``.
+    def __init__(self) -> None:
+        super().__init__()
+        self._below: weakref.WeakSet[LastStep] = weakref.WeakSet()
+
+    def below(self) -> LastStep:
+        """One that is set with this one, or alone."""
+        made = LastStep()
+        self._below.add(made)
+        if self.is_set():
+            made.set()
+        return made
+
+    def set(self) -> None:
+        """The step in which it is shall be its last."""
+        super().set()
+        for below in self._below:
+            below.set()
+
+
+class SideBySide:
+    """Coroutines that run side by side, each in a task of its own.
+
+    Not a ``TaskGroup``: that waits for ever for one that swallows its cancel, and one that is cancelled alone ends the others.
     """
-    if not work:
-        return
-    tasks = {asyncio.create_task(coroutine, name=name): name for name, coroutine in work.items()}
-    try:
-        await asyncio.wait(tasks)
-    except asyncio.CancelledError:
-        for task in tasks:
+
+    def __init__(self, *, patience: float, left_behind: Callable[[str], None]) -> None:
+        """Prepare.
+
+        Args:
+            patience: Seconds that a cancelled one may take for its clean-up.
+            left_behind: Told the name of one that has not ended then. Nobody waits for it any more.
+        """
+        self._patience = patience
+        self._left_behind = left_behind
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._waits: dict[str, asyncio.Future[None]] = {}
+
+    async def run(self, work: Mapping[str, Coroutine[object, object, None]]) -> None:
+        """Until all have ended. When cancelled, cancel them all. One that raises makes this raise, when all have ended."""
+        if not work:
+            return
+        loop = asyncio.get_running_loop()
+        for name, coroutine in work.items():
+            task = self._tasks[name] = asyncio.create_task(coroutine, name=name)
+            self._waits[name] = loop.create_future()
+            task.add_done_callback(lambda _, name=name: self._let_go(name))
+        try:
+            await asyncio.wait(self._waits.values())
+        except asyncio.CancelledError:
+            still = {name: self._tasks[name] for name, wait in self._waits.items() if not wait.done()}
+            for task in still.values():
+                task.cancel()
+            if still:
+                await asyncio.wait(still.values(), timeout=self._patience)
+            for name, task in still.items():
+                if not task.done():
+                    self._left_behind(name)
+                self._let_go(name)
+            raise
+        for task in self._tasks.values():
+            if task.done() and not task.cancelled():
+                task.result()
+
+    def is_running(self, name: str) -> bool:
+        """Whether it has not ended, and is not left behind."""
+        return name in self._waits and not self._waits[name].done()
+
+    def stop(self, name: str) -> None:
+        """Cancel one of them and let the others go on."""
+        task = self._tasks[name]
+        if not task.cancelling():  # a second press is no second cancel: it would cut the clean-up
             task.cancel()
-        _, stubborn = await asyncio.wait(tasks, timeout=patience)
-        for task in stubborn:
-            left_behind(tasks[task])
-        raise
-    for task in tasks:
-        task.result()
+            asyncio.get_running_loop().call_later(self._patience, self._give_up, name)
+
+    def _give_up(self, name: str) -> None:
+        if not self._waits[name].done() and not self._tasks[name].done():
+            self._left_behind(name)
+            self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        if not self._waits[name].done():
+            self._waits[name].set_result(None)
 
 
 async def within(work: Coroutine[Any, Any, Result], *, seconds: float, patience: float) -> tuple[asyncio.Task[Result], bool]:

@@ -1,7 +1,8 @@
-"""What an agent remembers: the messages of a conversation, and the fold of the reply that is open.
+"""What an agent remembers: the messages of a conversation, the fold of the reply that is open, and the memories of the
+sub-agents that this reply has called.
 
 Its law: every change is told to the recorder, if there is one, before anything can follow from it. So a stored session has
-on the disk what an agent acts on.
+on the disk what an agent acts on. A sub-agent's memory has no recorder: its events are told by that of the agent above it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, cast
+
+import pydantic_core
 
 from agent_widgets import events as ev
-from agent_widgets.messages import Msg, PermissionRule, new_id
-from agent_widgets.state import AgentState, Summary
-from agent_widgets.transcript import Transcript, TranscriptBuilder
+from agent_widgets.messages import Msg, PermissionRule, TextBlock, ToolCallBlock, new_id
+from agent_widgets.state import AgentState, ChildState, Summary, valid_arguments
+from agent_widgets.transcript import Child, Transcript, TranscriptBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class _Held:
     cur_iter: int = 0
     rules: tuple[PermissionRule, ...] = ()
     summary: Summary | None = None
+    children: tuple[tuple[str, Memory], ...] = ()
     late: tuple[ev.CustomEvent, ...] = ()
 
 
@@ -50,25 +54,33 @@ class Recorder(Protocol):
 class Memory:
     """What an agent remembers, always swapped in one step: a reader in another thread never sees half a change."""
 
-    def __init__(self) -> None:
+    def __init__(self, session_id: str = "") -> None:
         self._held = _Held()
         self._watchers: tuple[Callable[[], None], ...] = ()
         self._lock = threading.Lock()  # the loop writes while another thread may take back a rule
-        self.session_id = new_id()
+        self.session_id = session_id or new_id()
         self.recorder: Recorder | None = None
 
     @property
     def state(self) -> AgentState:
         """A value; the unfinished message of an open reply is the last of its context."""
         held = self._held
-        opened = None if held.open is None else held.open.freeze().message
+        if held.open is None:
+            return AgentState(
+                session_id=self.session_id, context=held.done, cur_iter=held.cur_iter, rules=held.rules, summary=held.summary
+            )
+        opened = held.open.freeze()
+        steps = {child.call_id: child.transcript.steps for child in opened.children}
         return AgentState(
             session_id=self.session_id,
-            context=held.done if opened is None else (*held.done, opened),
-            reply_id="" if opened is None else opened.id,
+            context=(*held.done, opened.message),
+            reply_id=opened.message.id,
             cur_iter=held.cur_iter,
             rules=held.rules,
             summary=held.summary,
+            children=tuple(
+                ChildState(call_id=call_id, state=child.state, steps=steps.get(call_id, 0)) for call_id, child in held.children
+            ),
         )
 
     def load(self, state: AgentState) -> None:
@@ -82,8 +94,9 @@ class Memory:
         self.session_id = state.session_id
         before = self._held.rules
         if state.reply_id:
-            opened = TranscriptBuilder(Transcript(message=state.context[-1], steps=state.cur_iter))
-            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules, state.summary)
+            opened = TranscriptBuilder(_transcript_of(state, state.cur_iter))
+            children = tuple((child.call_id, _memory_of(child.state)) for child in state.children)
+            held = _Held(state.context[:-1], opened, state.cur_iter, state.rules, state.summary, children)
         else:
             held = _Held(state.context, None, 0, state.rules, state.summary)
         self._swap(lambda _: held)
@@ -102,9 +115,20 @@ class Memory:
     def begin(self, messages: Iterable[Msg]) -> None:
         """Add what was asked, and open a reply."""
         asked = tuple(messages)
-        self._swap(lambda held: replace(held, done=(*held.done, *asked), open=TranscriptBuilder(), cur_iter=0))
+        fresh = TranscriptBuilder()
+        self._swap(lambda held: replace(held, done=(*held.done, *asked), open=fresh, cur_iter=0, children=()))
         if self.recorder is not None:
             self.recorder.asked(asked)
+
+    def child(self, call_id: str) -> Memory | None:
+        """What the sub-agent that works for this call remembers."""
+        return dict(self._held.children).get(call_id)
+
+    def begin_child(self, call_id: str) -> Memory:
+        """A sub-agent begins to work for this call, with nothing to remember."""
+        begun = Memory(self.session_id)
+        self._swap(lambda held: replace(held, children=(*held.children, (call_id, begun))))
+        return begun
 
     def allow(self, rules: Iterable[PermissionRule]) -> None:
         """Remember rules that a person gave with an approval; one that is there already is kept once."""
@@ -135,13 +159,10 @@ class Memory:
 
     def take_late(self) -> tuple[ev.CustomEvent, ...]:
         """The late results that nobody has been told."""
-        with self._lock:
-            late = self._held.late
-            self._held = replace(self._held, late=())
-        return late
+        return self._swap(lambda held: replace(held, late=())).late
 
     def apply(self, event: ev.Event) -> None:
-        """Fold one event into the open reply.
+        """Fold one event into the open reply, and into the memory of the sub-agent that it is of.
 
         ``MODEL_CALL_START`` may begin a step of it, ``REPLY_END`` closes it, a summary stands for older messages from now on.
         """
@@ -149,19 +170,47 @@ class Memory:
         if opened is None:
             return
         opened.apply(event)
+        if path := ev.agent_path(event):
+            self._pass_down(path[0], ev.inside(event), opened)
+        else:
+            self._take(event, opened)
+        if self.recorder is not None:
+            self.recorder.said(event)
+
+    def _take(self, event: ev.Event, opened: TranscriptBuilder) -> None:
         match event:
             case ev.ModelCallStartEvent() if event.begins_step:
                 self._swap(lambda held: replace(held, cur_iter=held.cur_iter + 1))
             case ev.ReplyEndEvent():
                 message = opened.freeze().message
-                self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0))
+                self._swap(lambda held: replace(held, done=(*held.done, message), open=None, cur_iter=0, children=()))
             case ev.CustomEvent(name=ev.SUMMARY, value={"text": str(text), "messages": int(messages), "blocks": int(blocks)}):
                 summary = Summary(text=text, messages=messages, blocks=blocks)
                 self._swap(lambda held: replace(held, summary=summary))
+            case ev.UserConfirmResultEvent():  # names its calls by id: they may be a sub-agent's
+                for _, child in self._held.children:
+                    child.apply(event)
+            case ev.UserInterruptEvent():  # names a reply: it may be a sub-agent's
+                children = [child for _, child in self._held.children]
+                for child in [child for child in children if child.holds(event.reply_id)] or children:
+                    child.apply(event)
             case _:
                 pass
-        if self.recorder is not None:
-            self.recorder.said(event)
+
+    def holds(self, reply_id: str) -> bool:
+        """Whether the open reply, or that of a sub-agent, has this id."""
+        return self._held.open is not None and self._held.open.holds(reply_id)
+
+    def _pass_down(self, call_id: str, event: ev.Event, opened: TranscriptBuilder) -> None:
+        """An event of the sub-agent that works for this call. One that is not known begins here: a log is read back."""
+        child = self.child(call_id)
+        if child is None and isinstance(event, ev.ReplyStartEvent):
+            calls = {block.id: block for block in opened.freeze().message.content if isinstance(block, ToolCallBlock)}
+            if call_id in calls:
+                child = self.begin_child(call_id)
+                child.begin((task_of(calls[call_id]),))
+        if child is not None:
+            child.apply(event)
 
     def _rule(self, change: Callable[[tuple[PermissionRule, ...]], tuple[PermissionRule, ...]]) -> tuple[PermissionRule, ...]:
         """Change the rules, in one step; gives those before. They are told in the order in which they were changed."""
@@ -184,3 +233,27 @@ class Memory:
             before = self._held
             self._held = change(before)
             return before
+
+
+def task_of(call: ToolCallBlock) -> Msg:
+    """What a call of a sub-agent gives it to do, as a message: the same one each time it is read from the call."""
+    read = cast("dict[str, object]", pydantic_core.from_json(valid_arguments(call.input)))
+    task_id = f"{call.id}-task"
+    block = TextBlock(str(read.get("task", "")), id=task_id, created_at=call.created_at)
+    return Msg("user", (block,), "user", id=task_id, created_at=call.created_at)
+
+
+def _memory_of(state: AgentState) -> Memory:
+    memory = Memory()
+    memory.restore(state)
+    return memory
+
+
+def _transcript_of(state: AgentState, steps: int) -> Transcript:
+    """A reply as a state knows it: the last of its context, open or not."""
+    children = tuple(
+        Child(call_id=child.call_id, transcript=_transcript_of(child.state, child.steps))
+        for child in state.children
+        if child.state.context
+    )
+    return Transcript(message=state.context[-1], steps=steps, children=children)

@@ -7,14 +7,13 @@ ends the loop (a result, a pause, a cancel, an error), what is open is closed be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 
 from agent_widgets import events as ev
 from agent_widgets.acting import Acting
 from agent_widgets.answers import Answer
 from agent_widgets.backends import (
-    Emit,
     Inputs,
     Model,
     ModelDelta,
@@ -23,6 +22,7 @@ from agent_widgets.backends import (
 )
 from agent_widgets.compression import CompressionConfig, Gauge
 from agent_widgets.errors import ConversationTooLongError, ModelError
+from agent_widgets.loops import LastStep
 from agent_widgets.memory import Memory
 from agent_widgets.messages import (
     ErrorInfo,
@@ -61,9 +61,31 @@ class ReplyLoop:
         summariser: Model | None = None,
         gauge: Gauge | None = None,
         max_steps: int,
-        emit: Emit,
-        last_step: asyncio.Event,
+        say: Callable[[ev.Event], None],
+        last_step: LastStep,
+        allow: Callable[[tuple[PermissionRule, ...]], None],
+        keep_late: Callable[[ev.CustomEvent], None],
+        is_child: bool = False,
     ) -> None:
+        """Prepare.
+
+        Args:
+            agent_name: Whose reply it is.
+            memory: What the agent remembers in this conversation.
+            model: What is asked.
+            tools: By name.
+            permissions: Rules that decide beside those of the state.
+            instructions: The system message.
+            compression: How to shorten what is too long; ``None``: never.
+            summariser: Who writes the summary; the model if ``None``.
+            gauge: What is known of the length of requests.
+            max_steps: Model calls in one reply, at most.
+            say: Remembers an event in ``memory``, and then emits it.
+            last_step: Set when the reply is to end after this step.
+            allow: Remembers rules that a person gave with an approval.
+            keep_late: Takes a late result that comes when this leg is over; any thread.
+            is_child: Its calls get ids of their own: an answer to a pause names calls of the whole tree by id.
+        """
         self._agent_name = agent_name
         self._memory = memory
         self._model = model
@@ -81,8 +103,11 @@ class ReplyLoop:
             give_way=self._give_way,
         )
         self._max_steps = max_steps
-        self._emit = emit
+        self._tell = say
         self._last_step = last_step
+        self._allow = allow
+        self._keep_late = keep_late
+        self._is_child = is_child
         self._reply_id = memory.state.reply_id
         self._leg: asyncio.Task[object] | None = None
         self._cancels = 0
@@ -101,15 +126,18 @@ class ReplyLoop:
         try:
             match inputs:
                 case ev.UserInterruptEvent():
-                    self._say(inputs)
-                    self._close("interrupted")
+                    self._take(inputs)
+                    if await self._acting.end_child(inputs):
+                        await self._go_on()
+                    else:
+                        self._close("interrupted")
                 case ev.UserConfirmResultEvent():
-                    self._say(inputs)
+                    self._take(inputs)
                     await self._acting.decided(inputs)
                     await self._go_on()
                 case ev.ExternalExecutionResultEvent():
-                    self._say(inputs)
-                    self._acting.take(inputs.execution_results)
+                    self._take(inputs)
+                    await self._acting.take(inputs)
                     await self._go_on()
                 case _:
                     self._begin(() if inputs is None else messages_of(inputs))
@@ -142,6 +170,8 @@ class ReplyLoop:
             say=self._say,
             say_late=self._say_late,
             give_way=self._give_way,
+            last_step=self._last_step,
+            allow=self._allow,
         )
 
     async def _go_on(self) -> None:
@@ -202,7 +232,7 @@ class ReplyLoop:
             tools=tuple(tool.spec for tool in self._tools.values()),
         )
         taken = {block.id for message in whole.context for block in message.content if isinstance(block, ToolCallBlock)}
-        answer = Answer(self._say, self._reply_id, taken)
+        answer = Answer(self._say, self._reply_id, taken, keeps_ids=not self._is_child)
         request = await self._send(whole, answer)
         if request is None:
             return None
@@ -245,6 +275,7 @@ class ReplyLoop:
             try:
                 await self._listen(model.stream(request), answer)
             except ModelError as error:
+                self._give_way()  # a model that takes its cancel for a lost connection is not asked again
                 if answer.has_begun or not error.is_temporary or attempt == MAX_RETRIES:
                     raise
                 wait = min(2.0**attempt if error.retry_after_s is None else error.retry_after_s, MAX_BACK_OFF_SECONDS)
@@ -274,19 +305,23 @@ class ReplyLoop:
         except TimeoutError:
             return False
 
+    def _take(self, answer: ev.Event) -> None:
+        """An answer to a pause: said once, by the agent that the run carries; the memory hands it down."""
+        if not self._is_child:
+            self._say(answer)
+
     # -- saying -------------------------------------------------------------------------------------------------
 
     def _say(self, *events: ev.Event) -> None:
         """Remember first, tell second: who saves the state when told of an event finds it there."""
         for event in events:
             if not self._over:
-                self._memory.apply(event)
-                self._emit(event)
+                self._tell(event)
 
     def _say_late(self, event: ev.CustomEvent) -> None:
         """Tell a late result, or keep it for the next step, which may be another reply's: nothing comes after an end."""
         if self._over:
-            self._memory.keep_late(event)
+            self._keep_late(event)
         else:
             self._say(event)
 

@@ -48,11 +48,17 @@ def denied_by_rule(reply_id: str, call: ToolCallBlock, rule: str) -> Iterable[ev
     yield from given(reply_id, call.id, "denied", (TextBlock(DENIED_BY_RULE_TEXT.format(name=call.name)),), {"reason": rule})
 
 
-def interrupted(*, still_running: bool) -> ToolOutcome:
-    """What is known of a tool that was cut."""
-    text = f"{INTERRUPTED_TEXT}\n{STILL_RUNNING_TEXT}" if still_running else INTERRUPTED_TEXT
-    metadata: JsonObject = {"still_running": True} if still_running else {}
+def interrupted(*, still_running: bool, why: JsonObject | None = None) -> ToolOutcome:
+    """What is known of a tool that was cut. ``why`` are the facts of the stop, if this call alone was stopped."""
+    text = interruption(why or {}) + (f"\n{STILL_RUNNING_TEXT}" if still_running else "")
+    metadata: JsonObject = {**(why or {}), **({"still_running": True} if still_running else {})}
     return ToolOutcome(state="interrupted", content=(TextBlock(text),), metadata=metadata)
+
+
+def interruption(why: JsonObject) -> str:
+    """What the model reads where a call was stopped. A reason follows, word for word."""
+    reason = why.get("reason")
+    return f"{INTERRUPTED_TEXT}\nReason: {reason}" if reason else INTERRUPTED_TEXT
 
 
 def late(call: ToolCallBlock, outcome: ToolOutcome) -> ev.CustomEvent:

@@ -111,6 +111,8 @@ class Run:
         self._begun = self._closed = self._ends_pause = False
         self._stop: StopRequest | None = None
         self._stop_ms: float | None = None
+        self.running_calls: dict[str, Callable[[StopRequest], bool]] = {}  # how to stop one alone; False: it has ended
+        self._call_stops: dict[str, StopRequest] = {}
         self._inbox = Inbox(backend, self.reply.id, taken, on_taken)
         self._unlogged: ev.Event | None = None
         self._error: BaseException | None = None
@@ -156,7 +158,7 @@ class Run:
     @property
     def inputs_to_resume(self) -> Inputs:
         """What a run that goes on from this one starts from: ``None``, or its inputs if it was stopped before it took them."""
-        taken = any(isinstance(event, ev.ReplyStartEvent) for event in self.events)
+        taken = any(isinstance(event, ev.ReplyStartEvent) and not ev.agent_path(event) for event in self.events)
         return None if taken else self._inputs
 
     @property
@@ -221,13 +223,23 @@ class Run:
         self._call(self._tell_place)
 
     def stop(
-        self, after: StopLevel = "now", reason: str = "", *, source: StopSource = "code", raises: Exception | None = None
+        self,
+        after: StopLevel = "now",
+        reason: str = "",
+        *,
+        call_id: str | None = None,
+        source: StopSource = "code",
+        raises: Exception | None = None,
     ) -> None:
         """End the run: at once, or after the running step. A paused run is ended, an ended one left alone.
 
+        With ``call_id``, stop only what this call runs: a tool or a sub-agent, also one that waits for a person. The model reads
+        an interrupted result with the reason, and what a sub-agent had said; the run goes on.
+
         Args:
-            after: "now" cuts what runs; "step" lets the running step finish.
+            after: "now" cuts what runs; "step" lets the running step finish: of one call, the sub-agent's own step.
             reason: Recorded, and shown on the card.
+            call_id: Which call; ``None``: the whole run. A call that has not begun, or has ended, is left alone.
             source: Who asks.
             raises: What ``await run`` shall raise, if this stop is what ends it.
 
@@ -235,7 +247,11 @@ class Run:
             InputError: ``after`` is neither "now" nor "step".
         """
         check_level(after)
-        self._call(self._stop_on_loop, StopRequest(source=source, when=after, reason=reason, at=time.monotonic(), raises=raises))
+        request = StopRequest(source=source, when=after, reason=reason, at=time.monotonic(), raises=raises)
+        if call_id is None:
+            self._call(self._stop_on_loop, request)
+        else:
+            self._call(self._stop_call, call_id, request)
 
     def abandon(self) -> None:
         """Nobody reads it any more: end it. Any thread."""
@@ -383,7 +399,9 @@ class Run:
 
     def _go_on(self) -> None:
         """Start a leg with the decisions that wait; while a leg runs they wait for its end."""
-        inputs = self._inbox.ready(self.transcript) if self._status == "paused" else None
+        if self._status != "paused":
+            return
+        inputs = self._next_call_stop() or self._inbox.ready(self.transcript)
         if inputs is not None:
             self._start_leg(inputs)
 
@@ -406,6 +424,19 @@ class Run:
             self.takes_notes = True
             self._tell(None)
         return notes
+
+    def _next_call_stop(self) -> ev.UserInterruptEvent | None:
+        """The end of a sub-agent that waits and is to be stopped alone, one for each leg."""
+        while self._call_stops:
+            call_id, request = self._call_stops.popitem()
+            if below := self.transcript.working_for(call_id):
+                return ev.UserInterruptEvent(reply_id=below.message.id, metadata=request.facts())
+        return None
+
+    def _stop_call(self, call_id: str, request: StopRequest) -> None:
+        if not self.is_over and self._stop is None and not self.running_calls.get(call_id, lambda _: False)(request):
+            self._call_stops[call_id] = request  # its sub-agent may wait: it is ended when the reply has parked
+            self._go_on()
 
     def _call(self, function: Callable[..., object], *args: object) -> None:
         """Hand over to the loop, in the context of the cell that made the run (ipykernel 7 finds the cell in it)."""
@@ -435,7 +466,7 @@ class Run:
 
     def _start_leg(self, inputs: Inputs) -> None:
         self._begun = False
-        self._ends_pause = isinstance(inputs, ev.UserInterruptEvent)
+        self._ends_pause = isinstance(inputs, ev.UserInterruptEvent) and inputs.reply_id == self.reply.id
         self._set_status("stopping" if self._ends_pause else "running")
         self._leg = self._loop.create_task(self._carry(inputs), name=f"agent-widgets run {self.run_id}", context=self._context)
         self._leg.add_done_callback(self._leg_done)
@@ -445,7 +476,7 @@ class Run:
         _current.set(self)
         if isinstance(inputs, ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent | ev.UserInterruptEvent):
             self._unlogged = inputs
-            if self._stop is not None and not isinstance(inputs, ev.UserInterruptEvent):
+            if self._stop is not None and not self._ends_pause:
                 self._cancel()  # the decision is recorded, and nothing that it allows begins
         elif self._stop is not None:
             return  # stopped between start() and this first step
@@ -534,7 +565,7 @@ class Run:
         self._unlogged = None
         if self._closed:
             return
-        if isinstance(event, ev.ReplyEndEvent):
+        if isinstance(event, ev.ReplyEndEvent) and not ev.agent_path(event):
             self._tell_unread()
             self._closed = True
             if self._stop is not None and event.finished_reason == "interrupted":

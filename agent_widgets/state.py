@@ -6,6 +6,7 @@ next message, no result is an orphan, and the arguments of every call are a JSON
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pydantic_core
@@ -45,7 +46,8 @@ class AgentState:
     """Everything that must survive for a conversation to go on. A value: read it from any thread, at any time.
 
     ``context`` holds the messages in order; while a reply is open, its unfinished message is the last. ``reply_id`` names
-    the reply that is running or paused, and is ``""`` when there is none. ``cur_iter`` counts that reply's steps.
+    the reply that is running or paused, and is ``""`` when there is none. ``cur_iter`` counts that reply's steps, and
+    ``children`` holds the conversations of the sub-agents that it has called: they are gone when it ends.
     ``summary`` is what a model reads in place of the oldest messages, once they were compressed.
     """
 
@@ -55,13 +57,16 @@ class AgentState:
     cur_iter: int = 0
     rules: tuple[PermissionRule, ...] = ()
     summary: Summary | None = None
+    children: tuple[ChildState, ...] = ()
     version: int = STATE_VERSION
 
     def waiting(self) -> tuple[ToolCallBlock, ...]:
-        """The calls that wait for a person or for an outside result, in order."""
+        """The calls that wait for a person or for an outside result, in order; those of sub-agents come last."""
         if not self.reply_id or not self.context or self.context[-1].id != self.reply_id:
             return ()
-        return waiting_calls(self.context[-1])
+        open_ids = unanswered(self.context[-1])
+        below = [call for child in self.children if child.call_id in open_ids for call in child.state.waiting()]
+        return (*waiting_calls(self.context[-1]), *below)
 
     def check(self) -> tuple[str, ...]:
         """What a server would refuse in this history, as sentences; empty when it is valid.
@@ -72,38 +77,69 @@ class AgentState:
         for number, message in enumerate(self.context):
             is_open = message.id == self.reply_id and message is self.context[-1]
             faults += (f"message {number}: {fault}" for fault in _faults(message, is_open=is_open))
+        for child in self.children:
+            faults += (f"sub-agent of call {child.call_id!r}: {fault}" for fault in child.state.check())
         return (*faults, *_summary_faults(self.summary, self.context))
 
     def repair(self) -> AgentState:
         """The same history with every fault mended, as after a crash: cut calls are closed as interrupted.
 
-        A reply that waits for a person goes on waiting. One that was running when the state was saved is ended. A summary
-        that does not fit the history (any more) is dropped: the messages themselves are all there.
+        A reply that waits for a person goes on waiting, and so does one whose sub-agent waits. One that was running when the
+        state was saved is ended; what a sub-agent had said stands in the result of its call. A summary that does not fit the
+        history (any more) is dropped: the messages themselves are all there.
         """
         paused = bool(self.waiting())
+        children = tuple(replace(child, state=child.state.repair()) for child in self.children)
+        waiting = {child.call_id for child in children if child.state.waiting()} if paused else set[str]()
+        waiting |= {call.id for call in waiting_calls(self.context[-1])} if paused else set()
+        said = {child.call_id: child.said for child in children}
         context = tuple(
-            _repaired(message, was_open=message.id == self.reply_id, keep_waiting=paused and message.id == self.reply_id)
+            _repaired(message, was_open=True, waiting=waiting, said=said)
+            if message.id == self.reply_id
+            else _repaired(message, was_open=False, waiting=set(), said={})
             for message in self.context
         )
         return replace(
             self,
             context=context,
+            children=children if paused else (),
             reply_id=self.reply_id if paused else "",
             cur_iter=self.cur_iter if paused else 0,
             summary=self.summary if _still_fits(self.summary, self.context, context) else None,
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildState:
+    """The conversation of a sub-agent that works, or has worked, for the call ``call_id``: ``steps`` are its model calls."""
+
+    call_id: str
+    state: AgentState
+    steps: int = 0
+
+    @property
+    def said(self) -> str:
+        """The text of its reply, as far as it has come."""
+        last = self.state.context[-1] if self.state.context else None
+        return last.text if last is not None and last.role == "assistant" else ""
+
+
+def unanswered(message: Msg) -> set[str]:
+    """The ids of the calls of this message that have no final result."""
+    closed = {b.id for b in message.content if isinstance(b, ToolResultBlock) and b.state != "running"}
+    return {b.id for b in message.content if isinstance(b, ToolCallBlock)} - closed
+
+
 def step_ends(message: Msg) -> tuple[int, ...]:
     """After how many of its blocks a step of a reply is over: where every call has its result, and after a hint."""
     ends: list[int] = []
-    unanswered: set[str] = set()
+    open_calls: set[str] = set()
     for at, block in enumerate(message.content, 1):
         if isinstance(block, ToolCallBlock):
-            unanswered.add(block.id)
+            open_calls.add(block.id)
         elif isinstance(block, ToolResultBlock) and block.state != "running":
-            unanswered.discard(block.id)
-        if isinstance(block, ToolResultBlock | HintBlock) and not unanswered:
+            open_calls.discard(block.id)
+        if isinstance(block, ToolResultBlock | HintBlock) and not open_calls:
             ends.append(at)
     return tuple(ends)
 
@@ -168,8 +204,8 @@ def _faults(message: Msg, *, is_open: bool) -> list[str]:
     return faults
 
 
-def _repaired(message: Msg, *, was_open: bool, keep_waiting: bool) -> Msg:
-    waiting = {call.id for call in waiting_calls(message)} if keep_waiting else set[str]()
+def _repaired(message: Msg, *, was_open: bool, waiting: set[str], said: Mapping[str, str]) -> Msg:
+    """``waiting`` are the calls that stay open, ``said`` what the sub-agents of the others had said."""
     seen_calls: set[str] = set()
     answered: set[str] = set()
     content: list[Block] = []
@@ -188,7 +224,8 @@ def _repaired(message: Msg, *, was_open: bool, keep_waiting: bool) -> Msg:
             cut = block.state == "running" and block.id not in waiting
             if cut or block.state != "running":
                 answered.add(block.id)
-            content.append(replace(block, output=_with_reminder(block), state="interrupted", finished_at=now) if cut else block)
+            output = cut_text(block.text() or said.get(block.id, ""))
+            content.append(replace(block, output=output, state="interrupted", finished_at=now) if cut else block)
         else:
             content.append(replace(block, finished_at=now) if was_open and not block.finished_at else block)
     open_calls = [b for b in content if isinstance(b, ToolCallBlock) and b.id not in answered and b.id not in waiting]
@@ -196,7 +233,7 @@ def _repaired(message: Msg, *, was_open: bool, keep_waiting: bool) -> Msg:
         ToolResultBlock(id=call.id, name=call.name, output=INTERRUPTED_TEXT, state="interrupted", finished_at=now)
         for call in open_calls
     )
-    if not was_open or message.finished_reason or keep_waiting:
+    if not was_open or message.finished_reason or waiting:
         return replace(message, content=tuple(content))
     return replace(
         message,
@@ -207,6 +244,6 @@ def _repaired(message: Msg, *, was_open: bool, keep_waiting: bool) -> Msg:
     )
 
 
-def _with_reminder(result: ToolResultBlock) -> str:
-    text = result.text()
-    return f"{text}\n{INTERRUPTED_TEXT}" if text else INTERRUPTED_TEXT
+def cut_text(said: str) -> str:
+    """What the model reads where a call was cut: what had come of it, then that it was cut."""
+    return f"{said}\n{INTERRUPTED_TEXT}" if said else INTERRUPTED_TEXT

@@ -29,7 +29,7 @@ from agent_widgets.messages import (
     URLSource,
     Usage,
 )
-from agent_widgets.state import INTERRUPTED_TEXT, valid_arguments, waiting_calls
+from agent_widgets.state import INTERRUPTED_TEXT, unanswered, valid_arguments, waiting_calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +43,19 @@ class ToolOutput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """What the sub-agent that works for the call ``call_id`` has done."""
+
+    call_id: str
+    transcript: Transcript
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
     """What one run looks like: the assistant message so far, and what surrounds it.
 
-    ``model`` names the model called last for a step, ``steps`` counts steps, ``calling`` says that a model call is open.
+    ``model`` names the model called last for a step, ``steps`` counts steps, ``calling`` says that a model call is open. What
+    sub-agents do is in ``children``, in the order in which they began; their tokens are also in the message's ``usage``.
     """
 
     message: Msg
@@ -55,11 +64,28 @@ class Transcript:
     calling: bool = False
     outputs: tuple[ToolOutput, ...] = ()
     notices: tuple[str, ...] = ()
+    children: tuple[Child, ...] = ()
 
     @property
     def waiting(self) -> tuple[ToolCallBlock, ...]:
-        """The calls that wait for a decision or an outside result; none once the reply has ended."""
-        return () if self.message.finished_reason else waiting_calls(self.message)
+        """The calls that wait for a decision or an outside result, sub-agents' last; none once the reply has ended."""
+        if self.message.finished_reason:
+            return ()
+        return (*waiting_calls(self.message), *(call for child in self.working for call in child.transcript.waiting))
+
+    @property
+    def working(self) -> tuple[Child, ...]:
+        """The sub-agents whose reply has not ended."""
+        open_ids = unanswered(self.message)
+        return tuple(c for c in self.children if c.call_id in open_ids and not c.transcript.message.finished_reason)
+
+    def working_for(self, call_id: str) -> Transcript | None:
+        """The sub-agent that works for this call, here or further down."""
+        for child in self.working:
+            found = child.transcript if child.call_id == call_id else child.transcript.working_for(call_id)
+            if found is not None:
+                return found
+        return None
 
 
 class _OpenBlock:
@@ -105,6 +131,7 @@ class TranscriptBuilder:
         self._blocks: list[_OpenBlock] = [_OpenBlock(block) for block in base.message.content]
         self._index: dict[tuple[str, str], _OpenBlock] = {_key(b.block): b for b in self._blocks}
         self._outputs: list[tuple[ToolOutput, list[str]]] = [(output, [output.text]) for output in base.outputs]
+        self._children = {child.call_id: TranscriptBuilder(child.transcript) for child in base.children}
 
     def freeze(self) -> Transcript:
         """The transcript so far; the same object until the next event."""
@@ -112,15 +139,34 @@ class TranscriptBuilder:
             if self._frozen is None:
                 content = tuple(block.freeze() for block in self._blocks)
                 outputs = tuple(replace(o, text="".join(t)) if o.data is None else o for o, t in self._outputs)
-                self._base = replace(self._base, message=replace(self._base.message, content=content), outputs=outputs)
+                children = tuple(Child(call_id=call_id, transcript=below.freeze()) for call_id, below in self._children.items())
+                message = replace(self._base.message, content=content)
+                self._base = replace(self._base, message=message, outputs=outputs, children=children)
                 self._frozen = self._base
             return self._frozen
+
+    def holds(self, reply_id: str) -> bool:
+        """Whether this reply, or that of a sub-agent, has this id."""
+        return self._base.message.id == reply_id or any(below.holds(reply_id) for below in self._children.values())
 
     def apply(self, event: ev.Event) -> None:
         """Fold one event. Events about unknown blocks are ignored: a damaged log must still be readable."""
         with self._lock:
             self._frozen = None
-            self._apply(event)
+            if path := ev.agent_path(event):
+                self._child(path[0], event)
+            else:
+                self._apply(event)
+
+    def _child(self, call_id: str, event: ev.Event) -> None:
+        """A sub-agent's event is its own, but for the tokens, which the parent has used as well."""
+        self._children.setdefault(call_id, TranscriptBuilder()).apply(ev.inside(event))
+        if isinstance(event, ev.ModelCallEndEvent):
+            self._use(event)
+
+    def _use(self, event: ev.ModelCallEndEvent) -> None:
+        message = self._base.message
+        self._base = replace(self._base, message=replace(message, usage=_added(message.usage or Usage(), event)))
 
     def _apply(self, event: ev.Event) -> None:
         match event:
@@ -241,8 +287,8 @@ class TranscriptBuilder:
             case ev.ModelCallStartEvent():
                 base = replace(base, calling=True)
             case ev.ModelCallEndEvent():
-                base = replace(base, calling=False)
-                message = replace(message, usage=_added(message.usage or Usage(), event))
+                self._use(event)
+                base, message = replace(base, calling=False), self._base.message
         self._base = replace(base, message=message)
 
     def _pause(
@@ -263,10 +309,11 @@ class TranscriptBuilder:
             case ev.UserConfirmResultEvent():
                 for result in event.confirm_results:
                     self._decide(result)
-            case ev.UserInterruptEvent():  # nothing waits any more, also if the results that say so never come
-                for entry in self._blocks:
-                    if isinstance(entry.block, ToolCallBlock) and entry.block.state in ("asking", "submitted"):
-                        entry.block = replace(entry.freeze(), state="finished")
+                theirs = tuple(r for r in event.confirm_results if ("tool_call", r.tool_call.id) not in self._index)
+                for below in self._children.values() if theirs else ():
+                    below.apply(replace(event, confirm_results=theirs))
+            case ev.UserInterruptEvent():
+                self._end_waiting(event)
             case ev.ExternalExecutionResultEvent():
                 pass  # the results follow as TOOL_RESULT events
 
@@ -278,6 +325,15 @@ class TranscriptBuilder:
         if isinstance(before, ToolCallBlock) and before.input != now and before.original_input is None:
             self._change("tool_call", call_id, original_input=before.input)
         self._change("tool_call", call_id, state="allowed" if result.confirmed else "finished", input=now)
+
+    def _end_waiting(self, event: ev.UserInterruptEvent) -> None:
+        """Nothing waits any more, also if the results that say so never come: in one sub-agent, or in the whole reply."""
+        meant = [below for below in self._children.values() if below.holds(event.reply_id)]
+        for below in meant or self._children.values():
+            below.apply(event)
+        for entry in self._blocks if not meant else ():
+            if isinstance(entry.block, ToolCallBlock) and entry.block.state in ("asking", "submitted"):
+                entry.block = replace(entry.freeze(), state="finished")
 
     def _output(self, value: JsonObject) -> None:
         call_id, name, text, data = value.get("call_id"), value.get("name"), value.get("text", ""), value.get("data")
@@ -315,7 +371,7 @@ def closing(
     """The events that end everything that is open in ``transcript``, and then the reply. None if it has ended.
 
     A call whose arguments were cut gets the part that can be read, as a JSON object; every call without a result gets one
-    in state ``interrupted``.
+    in state ``interrupted``, with what its sub-agent had said.
     """
     message = transcript.message
     if message.finished_reason:
@@ -334,13 +390,29 @@ def closing(
         if isinstance(call, ToolCallBlock) and call.id not in answered:
             if call.id not in started:
                 yield ev.ToolResultStartEvent(reply_id=reply_id, tool_call_id=call.id, tool_call_name=call.name)
-            on_a_line = started.get(call.id, "\n").endswith("\n")
+            said = [*cutting(transcript, call.id, session_id=session_id, metadata=metadata)]
+            yield from said
+            on_a_line = bool(said) or started.get(call.id, "\n").endswith("\n")
             delta = interrupted_text if on_a_line else f"\n{interrupted_text}"
             yield ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call.id, delta=delta)
             yield ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call.id, state="interrupted")
     yield ev.ReplyEndEvent(
         session_id=session_id, reply_id=reply_id, finished_reason=finished_reason, error=error, metadata=metadata or {}
     )
+
+
+def cutting(transcript: Transcript, call_id: str, *, session_id: str, metadata: JsonObject | None = None) -> Iterable[ev.Event]:
+    """The events that end the sub-agent of a call, and give what it had said as text of the call's result: seen is kept.
+
+    None if the call has no sub-agent; only the text if the sub-agent has ended.
+    """
+    for child in transcript.children:
+        if child.call_id == call_id:
+            ends = closing(child.transcript, session_id=session_id, finished_reason="interrupted", metadata=metadata)
+            yield from (ev.under(call_id, event) for event in ends)
+            if text := child.transcript.message.text:
+                reply_id = transcript.message.id
+                yield ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call_id, delta=f"{text}\n")
 
 
 def _key(block: Block) -> tuple[str, str]:

@@ -267,7 +267,8 @@ class AgentWidget(anywidget.AnyWidget):
             case Hello() | Resync():
                 self._answer(command)
             case Stop():
-                self._run_named(command.run_id).stop(command.after, command.reason, source="user")
+                run = self._run_named(command.run_id)
+                run.stop(command.after, command.reason, call_id=command.call_id or None, source="user")
             case Decide() | DecideAll():
                 return self._decide(command)
             case AnswerCall():

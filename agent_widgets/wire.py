@@ -6,7 +6,7 @@ events can be read; unknown kinds and wrong types are an ``InputError`` that say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, cast
 
@@ -14,7 +14,7 @@ import pydantic_core
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from agent_widgets.errors import InputError, SavedStateError
-from agent_widgets.events import Event, TextBlockDeltaEvent, TextDelta, ThinkingBlockDeltaEvent
+from agent_widgets.events import AGENT_PATH, Event, TextBlockDeltaEvent, TextDelta, ThinkingBlockDeltaEvent, agent_path
 from agent_widgets.messages import JsonObject, Msg, PermissionRule
 from agent_widgets.state import STATE_VERSION, AgentState
 from agent_widgets.transcript import Transcript
@@ -128,11 +128,13 @@ def _first_fault(error: ValidationError) -> str:
 
 
 def page_event(event: Event) -> JsonObject:
-    """An event as the page gets it: a delta is its type, block and text; others lose their id and empty fields."""
+    """An event as the page gets it: a delta is its type, block, text and path; others lose their id and empty fields."""
     if isinstance(event, TextDelta):
+        path = agent_path(event)
+        where: JsonObject = {"metadata": {AGENT_PATH: [*path]}} if path else {}
         if isinstance(event, TextBlockDeltaEvent | ThinkingBlockDeltaEvent):
-            return {"type": event.type, "block_id": event.block_id, "delta": event.delta}
-        return {"type": event.type, "tool_call_id": event.tool_call_id, "delta": event.delta}
+            return {"type": event.type, "block_id": event.block_id, "delta": event.delta, **where}
+        return {"type": event.type, "tool_call_id": event.tool_call_id, "delta": event.delta, **where}
     return _without_empty({key: value for key, value in dump_event(event).items() if key != "id"})
 
 
@@ -140,26 +142,38 @@ def page_transcript(transcript: Transcript, limit: int | None = None) -> JsonObj
     """A transcript as the page gets it, without empty fields.
 
     ``limit`` is the most characters of text to send: the oldest blocks are left out first, and ``"cut"`` says how many
-    characters are missing.
+    characters are missing. A sub-agent has its share of it.
     """
-    value = _without_empty(_TRANSCRIPT.dump_python(transcript, mode="json"))
-    if limit is not None and len(pydantic_core.to_json(value)) > limit:
-        message = cast("JsonObject", value["message"])
-        kept, cut = _newest(cast("list[JsonObject]", message.get("content", [])), limit)
-        message["content"] = cast("Any", kept)
-        value["cut"] = cut + _text_size(value.pop("outputs", None))
+    return _within(_without_empty(_TRANSCRIPT.dump_python(transcript, mode="json")), limit)
+
+
+def _within(value: JsonObject, limit: int | None) -> JsonObject:
+    """A transcript in page form, cut to ``limit``; in place."""
+    if limit is None or len(pydantic_core.to_json(value)) <= limit:
+        return value
+    children = cast("list[JsonObject]", value.get("children", []))
+    share = limit // (len(children) + 1)
+    message = cast("JsonObject", value["message"])
+    needed = {cast("str", child["call_id"]) for child in children}
+    kept, cut = _newest(cast("list[JsonObject]", message.get("content", [])), share, needed)
+    message["content"] = cast("Any", kept)
+    cut += _text_size(value.pop("outputs", None))
+    below = [_within(cast("JsonObject", child["transcript"]), share) for child in children]
+    value["cut"] = cut + sum(cast("int", transcript.pop("cut", 0)) for transcript in below)
     return value
 
 
-def _newest(blocks: list[JsonObject], limit: int) -> tuple[list[JsonObject], int]:
+def _newest(blocks: list[JsonObject], limit: int, needed: Collection[JsonValue]) -> tuple[list[JsonObject], int]:
     """The newest blocks that fit, one of them shortened, and how many characters that leaves out.
 
-    Calls that wait are kept whole: a decision is bound to the arguments that the page shows.
+    Calls that wait are kept whole: a decision is bound to the arguments that the page shows. So are those that are
+    ``needed``: their sub-agents are shown inside them.
     """
     kept: list[JsonObject] = []
     cut, room = 0, limit
     for block in reversed(blocks):
-        short, is_needed = max(room, 256), block.get("state") in ("asking", "submitted")
+        is_call = block.get("type") == "tool_call"
+        short, is_needed = max(room, 256), block.get("state") in ("asking", "submitted") or (is_call and block["id"] in needed)
         shorter: JsonObject = {k: v[-short:] if k in _LONG and isinstance(v, str) else v for k, v in block.items()}
         size = _text_size(shorter)
         cut += _text_size(block) - size
@@ -238,9 +252,10 @@ class Resync(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Command):
-    """End the run: ``now``, or after the running ``step``."""
+    """End the run: ``now``, or after the running ``step``. With ``call_id`` only what this call runs."""
 
     kind: Literal["stop"] = "stop"
+    call_id: str = ""
     after: Literal["now", "step"] = "now"
     reason: Annotated[str, Field(max_length=10_000)] = ""
 

@@ -37,6 +37,7 @@ VALUES = (
     events.ConfirmResult,
     transcript.ToolOutput,
     transcript.Transcript,
+    transcript.Child,
 )
 UNIONS: dict[str, tuple[type, ...]] = {
     "Part": (messages.TextBlock, messages.DataBlock),
@@ -57,6 +58,7 @@ def generate() -> str:
         "export interface JsonObject {\n  readonly [key: string]: Json;\n}",
         f'export const TOOL_OUTPUT = "{events.TOOL_OUTPUT}";',
         f'export const NOTICE = "{events.NOTICE}";',
+        f'export const AGENT_PATH = "{events.AGENT_PATH}";',
         f'export const LATE_RESULT = "{events.LATE_RESULT}";',
         *(_interface(cls) for cls in classes),
         *(_union(name, members) for name, members in UNIONS.items()),

@@ -25,7 +25,7 @@ from agent_widgets.messages import (
     URLSource,
     Usage,
 )
-from agent_widgets.transcript import ToolOutput, Transcript
+from agent_widgets.transcript import Child, ToolOutput, Transcript
 from agent_widgets.wire import RunView
 
 CALL = ToolCallBlock(id="c", name="find", input='{"word": "tea"}', state="finished")
@@ -193,6 +193,37 @@ def test_the_bundle_is_the_whole_transcript_once_as_html_and_its_beginning_as_te
     assert "the end" in long["text/html"]
     assert len(long["text/plain"]) < PLAIN_LIMIT + 100
     assert re.search(r"\[9,\d\d\d characters more in the HTML output\]$", long["text/plain"])
+
+
+def family(state: str = "success", output: str = "Both are tidy.") -> RunView:
+    """A call of a sub-agent, which has called a tool of its own."""
+    below = Transcript(
+        message=Msg("helper", (TextBlock("I *look* <b>."), CALL, RESULT), "assistant", finished_reason="completed")
+    )
+    given = ToolResultBlock(id="c", name="helper", output=output, state=state)  # pyright: ignore[reportArgumentType]
+    calls = (replace(CALL, name="helper", input='{"task": "Tidy."}'), given, TextBlock("Done."))
+    shown = view(*calls)
+    return replace(shown, transcript=replace(shown.transcript, children=(Child(call_id="c", transcript=below),)))
+
+
+def test_what_a_sub_agent_did_stands_below_its_call_and_its_answer_is_not_said_twice() -> None:
+    assert to_text(family()).split("\n")[2:9] == [
+        'helper({"task": "Tidy."})',
+        "  : helper · done",
+        "  : I *look* <b>.",
+        "  :",
+        '  : find({"word": "tea"})',
+        "  :   success: page 2",
+        "  success",
+    ]
+    page = to_html([family()], "x")
+    assert "<details open><summary>helper · done</summary><blockquote><p>I <em>look</em> &lt;b&gt;.</p>" in page
+    assert "<b>" not in page
+    assert "Both are tidy." not in page
+
+
+def test_why_a_sub_agent_failed_is_said() -> None:
+    assert "helper failed: no connection" in to_text(family("error", "helper failed: no connection"))
 
 
 def test_what_a_person_said_and_changed_is_told_and_so_is_what_was_not_sent() -> None:

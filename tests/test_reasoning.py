@@ -10,6 +10,7 @@ import pytest
 
 from agent_widgets import events as ev
 from agent_widgets.backends import ModelDelta, TextPiece, ThinkingPiece, ToolCallPiece, UsageReport
+from agent_widgets.loops import LastStep
 from agent_widgets.memory import Memory
 from agent_widgets.messages import (
     Base64Source,
@@ -42,15 +43,21 @@ class Pieces:
             yield piece
 
 
-def loop_of(memory: Memory, model: Any, said: list[ev.Event], *tools: Tool, last_step: asyncio.Event | None = None) -> ReplyLoop:
+def loop_of(memory: Memory, model: Any, said: list[ev.Event], *tools: Tool, last_step: LastStep | None = None) -> ReplyLoop:
+    def say(event: ev.Event) -> None:
+        memory.apply(event)
+        said.append(event)
+
     return ReplyLoop(
         agent_name="bob",
         memory=memory,
         model=model,
         tools={one.name: one for one in tools},
         max_steps=5,
-        emit=said.append,
-        last_step=last_step or asyncio.Event(),
+        say=say,
+        last_step=last_step or LastStep(),
+        allow=memory.allow,
+        keep_late=memory.keep_late,
     )
 
 
@@ -172,7 +179,7 @@ async def test_a_step_that_ends_the_reply_ends_it_after_its_tools() -> None:
         return "worked"
 
     memory, said = Memory(), list[ev.Event]()
-    last_step = asyncio.Event()
+    last_step = LastStep()
     last_step.set()
     await loop_of(memory, ScriptedModel([call("work"), "never"]), said, work, last_step=last_step).carry("go")
     assert isinstance(end := said[-1], ev.ReplyEndEvent)

@@ -112,3 +112,24 @@ async def test_a_stop_after_the_step_does_not_wait_for_a_step_that_has_not_begun
     await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(run.ended)), 1)
     assert (run.status, len(model.requests), agent.state.check()) == ("interrupted", 1, ())
     assert run.reply.metadata["when"] == "step"
+
+
+async def test_a_model_that_takes_its_cancel_for_a_lost_connection_is_not_asked_again() -> None:
+    class Mistaken(Failing):
+        async def stream(self, request: ModelRequest, /) -> AsyncIterator[ModelDelta]:
+            self.requests.append(request)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:  # noqa: ASYNC103 - the planted mistake
+                raise ModelError("mistaken", "it was lost.", is_temporary=True, retry_after_s=60) from None  # noqa: ASYNC104
+            yield TextPiece("never")
+
+    model = Mistaken()
+    run, agent = started(model)
+    while not model.requests:
+        await asyncio.sleep(0)
+    run.stop(reason="enough")
+    async with asyncio.timeout(1):
+        await run
+    assert (run.status, len(model.requests), notices(run)) == ("interrupted", 1, ())
+    assert agent.state.check() == ()

@@ -18,7 +18,7 @@ from agent_widgets.agent import Agent
 from agent_widgets.backends import Emit, Inputs
 from agent_widgets.decisions import Decision, StopLevel, StopSource
 from agent_widgets.errors import AgentWidgetsError, InputError
-from agent_widgets.loops import together
+from agent_widgets.loops import SideBySide
 from agent_widgets.messages import ErrorInfo, JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock
 from agent_widgets.models.scripted import ScriptedModel, call, say, wait
 from agent_widgets.runs import Run, current_run
@@ -797,7 +797,7 @@ async def test_the_status_for_a_page_has_what_the_card_shows() -> None:
     assert (run.view().prompt, run.view().run_id) == ("go", run.run_id)
 
 
-# -- together -------------------------------------------------------------------------------------------------------
+# -- side by side ----------------------------------------------------------------------------------------------------
 
 
 async def test_coroutines_run_side_by_side_until_all_have_ended() -> None:
@@ -812,7 +812,7 @@ async def test_coroutines_run_side_by_side_until_all_have_ended() -> None:
         order.append("second")
         gate.set()
 
-    await together({"a": first(), "b": second()}, patience=1, left_behind=order.append)
+    await SideBySide(patience=1, left_behind=order.append).run({"a": first(), "b": second()})
     assert order == ["second", "first"]
 
 
@@ -832,7 +832,9 @@ async def test_cancelling_cancels_them_all_and_names_who_does_not_end_in_time() 
                 await gate.wait()
             order.append("woke")
 
-    task = asyncio.create_task(together({"polite": polite(), "stubborn": stubborn()}, patience=0.01, left_behind=left.append))
+    task = asyncio.create_task(
+        SideBySide(patience=0.01, left_behind=left.append).run({"polite": polite(), "stubborn": stubborn()})
+    )
     await begun.wait()
     (stray,) = [one for one in asyncio.all_tasks() if one.get_name() == "stubborn"]
     task.cancel()
@@ -845,7 +847,7 @@ async def test_cancelling_cancels_them_all_and_names_who_does_not_end_in_time() 
 
 
 async def test_nothing_to_do_is_done() -> None:
-    await together({}, patience=1, left_behind=list[str]().append)
+    await SideBySide(patience=1, left_behind=list[str]().append).run({})
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

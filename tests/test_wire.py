@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
 import pytest
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
 from agent_widgets import events as ev
 from agent_widgets import wire
@@ -29,7 +29,7 @@ from agent_widgets.messages import (
     Usage,
 )
 from agent_widgets.state import STATE_VERSION, AgentState, Summary
-from agent_widgets.transcript import ToolOutput, Transcript
+from agent_widgets.transcript import Child, ToolOutput, Transcript
 from agent_widgets.wire import (
     AnswerCall,
     Decide,
@@ -326,6 +326,22 @@ def test_a_transcript_above_its_limit_loses_its_oldest_text_and_says_how_much(bl
     assert len(json.dumps(dumped)) < 14_000
 
 
+def test_a_sub_agent_has_its_share_of_the_limit_and_its_call_is_kept() -> None:
+    long = [TextBlock("x" * 200) for _ in range(500)]
+    asks = ToolCallBlock(id="deep", name="delete", input='{"what": "x"}', state="asking")
+    below = Transcript(message=Msg("helper", [*long, asks], "assistant"))
+    blocks = [ToolCallBlock(id="c", name="helper", input='{"task": "t"}'), *long, TextBlock("the end")]
+    transcript = Transcript(message=Msg("a", blocks, "assistant"), children=(Child(call_id="c", transcript=below),))
+    dumped = page_transcript(transcript, 10_000)
+    read = TypeAdapter(Transcript).validate_python({key: value for key, value in dumped.items() if key != "cut"})
+    assert [block.id for block in read.message.content if isinstance(block, ToolCallBlock)] == ["c"]
+    assert read.waiting == (asks,)
+    assert isinstance(last := read.message.content[-1], TextBlock)
+    assert last.text == "the end"
+    assert cast("int", dumped["cut"]) > 180_000
+    assert len(json.dumps(dumped)) < 20_000
+
+
 def test_an_image_that_is_larger_than_the_limit_is_left_out_whole() -> None:
     image = DataBlock(Base64Source("A" * 500_000, "image/png"))
     result = ToolResultBlock(id="c", name="plot", output=(image,), state="success")
@@ -400,6 +416,7 @@ def test_a_fingerprint_is_the_fnv_of_the_text_as_a_browser_encodes_it(name: str,
     [
         ({"kind": "hello", "id": "1", "have": 3, "page": "p"}, Hello(id="1", have=3, page="p")),
         ({"kind": "resync", "id": "1", "have": 4}, Resync(id="1", have=4)),
+        ({"kind": "stop", "id": "1", "run_id": "r", "call_id": "c"}, Stop(id="1", run_id="r", call_id="c")),
         ({"kind": "stop", "id": "1", "run_id": "r"}, Stop(id="1", run_id="r", after="now", reason="")),
         (
             {"kind": "stop", "id": "1", "run_id": "r", "after": "step", "reason": "why"},

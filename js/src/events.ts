@@ -10,6 +10,8 @@ export const TOOL_OUTPUT = "tool_output";
 
 export const NOTICE = "notice";
 
+export const AGENT_PATH = "agent_path";
+
 export const LATE_RESULT = "late_result";
 
 export interface PermissionRule {
@@ -135,6 +137,12 @@ export interface Transcript {
   readonly calling: boolean;
   readonly outputs: readonly ToolOutput[];
   readonly notices: readonly string[];
+  readonly children: readonly Child[];
+}
+
+export interface Child {
+  readonly call_id: string;
+  readonly transcript: Transcript;
 }
 
 export interface ReplyStartEvent {
@@ -478,6 +486,7 @@ export interface Named {
   readonly ConfirmResult: ConfirmResult;
   readonly ToolOutput: ToolOutput;
   readonly Transcript: Transcript;
+  readonly Child: Child;
   readonly ReplyStartEvent: ReplyStartEvent;
   readonly ReplyEndEvent: ReplyEndEvent;
   readonly ModelCallStartEvent: ModelCallStartEvent;
@@ -622,6 +631,11 @@ export const SHAPES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     calling: "boolean=false",
     outputs: "ToolOutput[]",
     notices: "string[]",
+    children: "Child[]",
+  },
+  Child: {
+    call_id: "string",
+    transcript: "Transcript",
   },
   ReplyStartEvent: {
     id: "string=",

@@ -5,8 +5,8 @@
 
 import { type Asked, type Notice, Presses } from "./asked";
 import type { Doubt } from "./decode";
-import type { Block, ToolCallBlock, Transcript } from "./events";
-import { TranscriptBuilder } from "./transcript";
+import type { ToolCallBlock, Transcript } from "./events";
+import { TranscriptBuilder, waitingCalls } from "./transcript";
 import {
   type Command,
   type Decision,
@@ -108,8 +108,10 @@ export class Link {
     this.#post({ kind: "hello", have: this.#have, page: pageId() });
   }
 
-  stop(run_id: string): void {
-    this.#ask("stop", run_id, [], { kind: "stop", run_id, after: "now" });
+  /** With `call_id`, only what this call runs. */
+  stop(run_id: string, call_id?: string): void {
+    const about = call_id === undefined ? [] : [call_id];
+    this.#ask("stop", run_id, about, { kind: "stop", run_id, after: "now", ...(call_id !== undefined && { call_id }) });
   }
 
   resume(run_id: string): void {
@@ -311,12 +313,22 @@ function viewOf(run_id: string, run: Run): RunView {
   return run.view;
 }
 
+/** Whether the sub-agent that works for one of these calls has not ended. */
+function works({ children }: Transcript, call_ids: readonly string[]): boolean {
+  return children.some(({ call_id, transcript }) => {
+    return (call_ids.includes(call_id) && transcript.message.finished_reason === undefined) || works(transcript, call_ids);
+  });
+}
+
 function hasHappened({ id, what, about }: Asked, { status, transcript }: RunView, grew: boolean): boolean {
   const { content } = transcript.message;
   const over = ENDED.includes(status.state);
+  const waits = (state: ToolCallBlock["state"]): boolean => {
+    return waitingCalls(transcript).some((call) => call.state === state && about.includes(call.id));
+  };
   switch (what) {
-    case "stop":
-      return over || status.state === "stopping"; // the kernel knows: what is still shown comes from there
+    case "stop": // the kernel knows: what is still shown comes from there
+      return over || status.state === "stopping" || (about.length > 0 && !works(transcript, about));
     case "resume":
       return !over || grew;
     case "steer":
@@ -324,14 +336,10 @@ function hasHappened({ id, what, about }: Asked, { status, transcript }: RunView
     case "withdraw":
       return over || !status.steering?.some((note) => about.includes(note.id));
     case "answer":
-      return over || !content.some((block) => isCall(block, "submitted") && about.includes(block.id));
+      return over || !waits("submitted");
     default:
-      return over || !content.some((block) => isCall(block, "asking") && about.includes(block.id));
+      return over || !waits("asking");
   }
-}
-
-export function isCall(block: Block, state: ToolCallBlock["state"]): block is ToolCallBlock {
-  return block.type === "tool_call" && block.state === state;
 }
 
 export function ruleKey({ tool_name, rule_content }: Rule): string {

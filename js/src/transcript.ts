@@ -8,15 +8,18 @@ import { asObject, isObject } from "./decode";
 import type {
   AgentEvent,
   Block,
+  Child,
   DataBlock,
   JsonObject,
+  ModelCallEndEvent,
   Source,
   ToolCallBlock,
   ToolOutput,
   ToolResultDataDeltaEvent,
   Transcript,
+  UserInterruptEvent,
 } from "./events";
-import { LATE_RESULT, NOTICE, TOOL_OUTPUT } from "./events";
+import { AGENT_PATH, LATE_RESULT, NOTICE, TOOL_OUTPUT } from "./events";
 import { textOf } from "./wire";
 
 const EMPTY: Transcript = {
@@ -26,6 +29,7 @@ const EMPTY: Transcript = {
   calling: false,
   outputs: [],
   notices: [],
+  children: [],
 };
 
 type Kind = Block["type"];
@@ -39,12 +43,16 @@ export class TranscriptBuilder {
   #index = new Map<string, number>();
   #pieces = new Map<number, string>();
   #outputs: ToolOutput[];
+  #children = new Map<string, TranscriptBuilder>();
 
   constructor(start: Transcript = EMPTY) {
     this.#base = start;
     this.#frozen = start;
     this.#blocks = [...start.message.content];
     this.#outputs = [...start.outputs];
+    for (const { call_id, transcript } of start.children) {
+      this.#children.set(call_id, new TranscriptBuilder(transcript));
+    }
     for (const [at, block] of this.#blocks.entries()) {
       this.#index.set(key(block.type, block.id), at);
     }
@@ -57,7 +65,7 @@ export class TranscriptBuilder {
         this.#settle(at);
       }
       const message = { ...this.#base.message, content: [...this.#blocks] };
-      this.#base = { ...this.#base, message, outputs: [...this.#outputs] };
+      this.#base = { ...this.#base, message, outputs: [...this.#outputs], children: this.#frozenChildren() };
       this.#frozen = this.#base;
     }
     return this.#frozen;
@@ -65,6 +73,40 @@ export class TranscriptBuilder {
 
   apply(event: AgentEvent): void {
     this.#frozen = undefined;
+    const [call_id, ...below] = pathOf(event);
+    if (call_id === undefined) {
+      this.#apply(event);
+    } else {
+      this.#child(call_id, inside(event, below));
+    }
+  }
+
+  /** A sub-agent's event is its own, but for the tokens, which the parent has used as well. */
+  #child(call_id: string, event: AgentEvent): void {
+    const child = this.#children.get(call_id) ?? new TranscriptBuilder();
+    this.#children.set(call_id, child);
+    child.apply(event);
+    if (event.type === "MODEL_CALL_END") {
+      this.#use(event);
+    }
+  }
+
+  #use(event: ModelCallEndEvent): void {
+    const { message } = this.#base;
+    this.#base = { ...this.#base, message: { ...message, usage: added(message.usage, event) } };
+  }
+
+  /** A child that no event touched keeps its identity. */
+  #frozenChildren(): readonly Child[] {
+    const before = this.#base.children;
+    return [...this.#children].map(([call_id, builder], at) => {
+      const transcript = builder.freeze();
+      const known = before[at];
+      return known?.transcript === transcript ? known : { call_id, transcript };
+    });
+  }
+
+  #apply(event: AgentEvent): void {
     switch (event.type) {
       case "TEXT_BLOCK_DELTA":
         return this.#text("text", event.block_id, event.delta);
@@ -227,24 +269,22 @@ export class TranscriptBuilder {
         };
         return;
       case "MODEL_CALL_END":
-        this.#base = { ...base, calling: false, message: { ...message, usage: added(message.usage, event) } };
-        return;
+        this.#base = { ...base, calling: false };
+        return this.#use(event);
     }
   }
 
   #pause(event: Extract<AgentEvent, { type: `REQUIRE_${string}` | "USER_CONFIRM_RESULT" | "USER_INTERRUPT" }>): void {
     if (event.type === "USER_INTERRUPT") {
-      // Nothing waits any more, also if the results that say so never come.
-      for (const block of [...this.#blocks]) {
-        if (block.type === "tool_call" && (block.state === "asking" || block.state === "submitted")) {
-          this.#change("tool_call", block.id, { state: "finished" });
-        }
-      }
-      return;
+      return this.#endWaiting(event);
     }
     if (event.type === "USER_CONFIRM_RESULT") {
       for (const { confirmed, tool_call } of event.confirm_results) {
         this.#decide(tool_call, confirmed);
+      }
+      const theirs = event.confirm_results.filter(({ tool_call }) => !this.#index.has(key("tool_call", tool_call.id)));
+      for (const child of theirs.length > 0 ? this.#children.values() : []) {
+        child.apply({ ...event, confirm_results: theirs });
       }
       return;
     }
@@ -253,6 +293,25 @@ export class TranscriptBuilder {
         this.#change("tool_call", id, { state: "asking", suggested_rules });
       } else {
         this.#change("tool_call", id, { state: "submitted" });
+      }
+    }
+  }
+
+  /** Whether this reply, or that of a sub-agent, has this id. */
+  #holds(reply_id: string): boolean {
+    return this.#base.message.id === reply_id || [...this.#children.values()].some((child) => child.#holds(reply_id));
+  }
+
+  /** Nothing waits any more, also if the results that say so never come: in one sub-agent, or in the whole reply. */
+  #endWaiting(event: UserInterruptEvent): void {
+    const all = [...this.#children.values()];
+    const meant = all.filter((child) => child.#holds(event.reply_id));
+    for (const child of meant.length > 0 ? meant : all) {
+      child.apply(event);
+    }
+    for (const block of meant.length > 0 ? [] : [...this.#blocks]) {
+      if (block.type === "tool_call" && (block.state === "asking" || block.state === "submitted")) {
+        this.#change("tool_call", block.id, { state: "finished" });
       }
     }
   }
@@ -297,6 +356,24 @@ export class TranscriptBuilder {
       this.#outputs.push({ call_id, name, text });
     }
   }
+}
+
+/** The ids of the calls that lead to the agent that said this, outermost first; empty for the run's own. */
+function pathOf(event: AgentEvent): readonly string[] {
+  const path = event.metadata[AGENT_PATH];
+  return Array.isArray(path) && path.every((part) => typeof part === "string") ? path : [];
+}
+
+/** The event as the sub-agent said it. */
+function inside(event: AgentEvent, below: readonly string[]): AgentEvent {
+  const { [AGENT_PATH]: _, ...rest } = event.metadata;
+  return { ...event, metadata: below.length > 0 ? { ...rest, [AGENT_PATH]: below } : rest };
+}
+
+/** The calls of a run that wait for a person or an outside result, sub-agents' last. */
+export function waitingCalls({ message, children }: Transcript): readonly ToolCallBlock[] {
+  const own = message.content.filter((block) => block.type === "tool_call" && (block.state === "asking" || block.state === "submitted"));
+  return [...(own as readonly ToolCallBlock[]), ...children.flatMap(({ transcript }) => waitingCalls(transcript))];
 }
 
 function lateNotice({ name, state, text }: JsonObject): string | undefined {

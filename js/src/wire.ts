@@ -85,7 +85,7 @@ export interface Verdict {
 export type Command =
   | { readonly kind: "hello"; readonly have: number; readonly page: string }
   | { readonly kind: "resync"; readonly have: number }
-  | { readonly kind: "stop"; readonly run_id: string; readonly after: "now" }
+  | { readonly kind: "stop"; readonly run_id: string; readonly after: "now"; readonly call_id?: string }
   | ({ readonly kind: "decide"; readonly run_id: string; readonly call_id: string; readonly fingerprint: string } & Verdict)
   | {
       readonly kind: "decide_all";

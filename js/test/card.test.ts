@@ -311,3 +311,63 @@ test("two documents of one page keep their own links", () => {
   }
   expect(models.map((model) => model.sentOf("hello").length)).toEqual([1, 1]);
 });
+
+// -- sub-agents
+
+/** The golden log of sub-agents up to the moment in which the innermost one waits for a person. */
+function family(): Shown {
+  const all = eventsOf("sub_agents").map(pageForm);
+  const asks = all.findIndex(({ type }) => type === "REQUIRE_USER_CONFIRM");
+  const shownCard = shown({ snapshot: full(0, []) });
+  shownCard.model.receive(events(1, "run1", all.slice(0, asks + 1), { prompt: "Tidy up", status: { state: "paused", elapsed: 1 } }));
+  frame();
+  return shownCard;
+}
+
+test("what a sub-agent does stands inside its call, and its own sub-agents inside that", () => {
+  const { el } = family();
+  expect([...el.querySelectorAll(".aw-child-name")].map((name) => name.textContent)).toEqual(["researcher", "helper", "researcher"]);
+  expect([...el.querySelectorAll(".aw-child-word")].map((word) => word.textContent)).toEqual([
+    "waiting for you · 1 step",
+    "waiting for you · 1 step",
+    "running · 1 step",
+  ]);
+  const first = pick(el, ".aw-blocks > .aw-tool > .aw-child");
+  expect(textOf(first, ".aw-md")).toContain("I ask for both.");
+  expect(pick(first, ".aw-child .aw-decision").getAttribute("aria-label")).toBe("Allow delete_rows?");
+});
+
+test("a sub-agent's call is approved by its own id, and bound to its arguments", () => {
+  const { el, model } = family();
+  pick(el, ".aw-approve").click();
+  expect(model.sentOf("decide")).toMatchObject([
+    { run_id: "run1", call_id: "deep", decision: "approve", fingerprint: fingerprint("delete_rows", '{"table": "drafts"}') },
+  ]);
+  expect(textOf(el, ".aw-approve")).toBe("Approving…");
+  const rest = eventsOf("sub_agents").map(pageForm);
+  const decided = rest.findIndex(({ type }) => type === "USER_CONFIRM_RESULT");
+  model.receive(events(2, "run1", rest.slice(decided, decided + 1), { status: { state: "running" } }));
+  frame();
+  expect(el.querySelector(".aw-decision")).toBeNull();
+});
+
+test("a sub-agent is stopped alone, once, and the head of the card does not say stopping", () => {
+  const { el, model } = family();
+  const stop = [...el.querySelectorAll<HTMLButtonElement>(".aw-child-stop")].at(-1) as HTMLButtonElement;
+  stop.click();
+  stop.click();
+  expect(model.sentOf("stop")).toMatchObject([{ run_id: "run1", after: "now", call_id: "c2" }]);
+  expect([stop.textContent, stop.disabled]).toEqual(["Stopping…", true]);
+  expect(textOf(el, ".aw-head .aw-stop")).toBe("Stop");
+  const end = eventsOf("sub_agents").find(({ type, reply_id }) => type === "REPLY_END" && reply_id === "r1-c2");
+  model.receive(events(2, "run1", [pageForm(end as Dict)]));
+  frame();
+  expect(stop.hidden).toBe(true);
+});
+
+test("when all is over nothing of a sub-agent waits, and its text is shown once", () => {
+  const { el } = shown({ snapshot: full(0, [run(transcriptOf("sub_agents"), { state: "interrupted" })]) });
+  expect(el.querySelector(".aw-decision")).toBeNull();
+  expect([...el.querySelectorAll<HTMLElement>(".aw-child-stop")].every(({ hidden }) => hidden)).toBe(true);
+  expect(el.textContent?.split("I do not look")).toHaveLength(2);
+});

@@ -27,9 +27,10 @@ export function transcriptOf(log: string): Dict {
 /** Twin of `wire.page_event`. */
 export function pageForm(event: Dict): Dict {
   const { id, ...rest } = event;
-  const { type, block_id, tool_call_id, delta } = rest;
+  const { type, block_id, tool_call_id, delta, metadata } = rest;
   if (/^(TEXT_BLOCK|THINKING_BLOCK|TOOL_CALL|TOOL_RESULT_TEXT)_DELTA$/.test(String(type))) {
-    return block_id === undefined ? { type, tool_call_id, delta } : { type, block_id, delta };
+    const where = (metadata as Dict)["agent_path"] === undefined ? {} : { metadata };
+    return block_id === undefined ? { type, tool_call_id, delta, ...where } : { type, block_id, delta, ...where };
   }
   return withoutEmpty(rest) as Dict;
 }

@@ -32,6 +32,19 @@ deleter = aw.Agent(ScriptedModel([[say("I shall clean up."), ask], [say("As you 
 run = aw.chat(deleter, "Clean up the orders table")"""
 
 
+FAMILY = """\
+def helper(name, *script):
+    return aw.Agent(ScriptedModel(script, tokens_per_second=40), name=name, tools=[delete_rows]).as_tool()
+
+ask = call("delete_rows", {"table": "drafts", "where": "age > 30"})
+cleaner = helper("cleaner", [think("Old drafts first."), say("I clean up the drafts."), ask], [say("The old drafts are gone.")])
+reader = helper("reader", [say([f"page{n} " for n in range(1000)])])
+tasks = [call("cleaner", {"task": "Clean up the drafts."}), call("reader", {"task": "Read the manual."})]
+model = ScriptedModel([[say("Two tasks, two agents."), *tasks], [say("All done.")]])
+boss = aw.Agent(model, name="boss", tools=[cleaner, reader])
+run = aw.chat(boss, "Clean up, and read the manual")"""
+
+
 @pytest.fixture(scope="module", params=["Light", "Dark"])
 def themed(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Lab]:
     with Lab(browser, theme=f"JupyterLab {request.param}") as lab:  # pyright: ignore[reportArgumentType]
@@ -368,3 +381,31 @@ def test_notebook_7_streams_and_stops(notebook_app: Lab) -> None:
 
 def theme_of(notebook: Notebook) -> str:
     return "dark" if notebook.page.locator("body").get_attribute("data-jp-theme-light") == "false" else "light"
+
+
+def test_sub_agents_are_shown_in_their_calls_and_one_is_stopped_alone_while_the_other_waits(themed: Lab) -> None:
+    notebook = opened(
+        themed, "family", FAMILY, "print([m['content'] for m in boss.model.requests[-1].messages if m['role'] == 'tool'])"
+    )
+    notebook.run_cell(1)
+    shown = card(notebook, 1)
+    cleaner, reader = shown.locator(".aw-child").nth(0), shown.locator(".aw-child").nth(1)
+    expect(reader).to_contain_text("page9")
+    expect(cleaner).to_contain_text("waiting for you")
+    notebook.screenshot(f"family-running-{theme_of(notebook)}", shown)
+    button(reader, "Stop reader").click()
+    expect(shown.locator(".aw-chip")).to_have_text("waiting for you")
+    notebook.screenshot(f"family-paused-{theme_of(notebook)}", shown)
+    notebook.save()
+    notebook.reload()
+    cleaner = card(notebook, 1).locator(".aw-child").nth(0)
+    button(cleaner, "Approve").click()
+    ended(notebook, 1, "done")
+    expect(cleaner).to_contain_text("The old drafts are gone.")
+    notebook.screenshot(f"family-done-{theme_of(notebook)}", card(notebook, 1))
+    cleaner.locator("summary", has_text="cleaner").click()
+    expect(cleaner.get_by_text("The old drafts are gone.")).to_be_hidden()
+    notebook.run_cell(2)
+    notebook.wait_text(2, "['The old drafts are gone.', 'page0 ")
+    assert themed.errors() == []
+    notebook.close()

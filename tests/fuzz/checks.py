@@ -64,6 +64,7 @@ class LogCheck:
         self._has_begun = bool(base.message.content)
         self._is_over = False
         self.faults: list[str] = []
+        self._below = {child.call_id: LogCheck(child.transcript) for child in base.children}
         for block in base.message.content:
             if isinstance(block, ToolCallBlock):
                 self._ended.add(("call", block.id))
@@ -76,6 +77,9 @@ class LogCheck:
     def read(self, event: ev.Event) -> None:
         if self._is_over:
             self.faults.append(f"{event.type} after the end")
+        if path := ev.agent_path(event):
+            self._read_below(path[0], ev.inside(event))
+            return
         match event:
             case ev.TextBlockStartEvent() | ev.ThinkingBlockStartEvent():
                 self._start("block", event.block_id)
@@ -111,9 +115,18 @@ class LogCheck:
                 pass
         self._has_begun = True
 
+    def _read_below(self, call_id: str, event: ev.Event) -> None:
+        """A sub-agent speaks: in order as everybody, and while its call is carried out."""
+        if ("result", call_id) not in self._open:
+            self.faults.append(f"the sub-agent of {call_id} says {event.type} outside of its call")
+        self._below.setdefault(call_id, LogCheck(Transcript(message=Msg("", (), "assistant")))).read(event)
+
     def end(self, *, paused: bool, waiting: set[str]) -> Iterator[str]:
         """What is wrong with the log as a whole."""
         yield from self.faults
+        for call_id, below in self._below.items():
+            faults = below.faults if paused else below.end(paused=False, waiting=set())
+            yield from (f"sub-agent of {call_id}: {fault}" for fault in faults)
         if self._is_over == paused:
             yield "a paused run with REPLY_END" if paused else "no REPLY_END"
         if self._open:

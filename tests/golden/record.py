@@ -7,7 +7,8 @@ vitest fold the same files: change the fold in both languages, run this, and rea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,13 +29,27 @@ class Log:
 
     def __init__(self, *, name: str = "assistant") -> None:
         self.events: list[ev.Event] = []
+        self.path: list[str] = []
         self.add(ev.ReplyStartEvent(session_id="s1", reply_id="r1", name=name))
 
     def add(self, *events: ev.Event) -> None:
         for event in events:
             number = len(self.events)
             at = (START + timedelta(seconds=number / 10)).isoformat()
-            self.events.append(replace(event, id=f"e{number:03d}", created_at=at))
+            self.events.append(replace(self._placed(event), id=f"e{number:03d}", created_at=at))
+
+    @contextmanager
+    def inside(self, *path: str) -> Generator[None]:
+        """What is added meanwhile is a sub-agent's."""
+        before, self.path = self.path, [*path]
+        yield
+        self.path = before
+
+    def _placed(self, event: ev.Event) -> ev.Event:
+        reply: dict[str, Any] = {"reply_id": "-".join(["r1", *self.path])} if hasattr(event, "reply_id") else {}
+        for call_id in reversed(self.path):
+            event = ev.under(call_id, event)
+        return replace(event, **reply) if self.path else event
 
     def model(self, *, name: str = "demo") -> None:
         self.add(ev.ModelCallStartEvent(reply_id="r1", model_name=name))
@@ -275,6 +290,60 @@ def hints_and_notices() -> Log:
     return log
 
 
+def sub_agents() -> Log:
+    """Two sub-agents whose blocks and calls have equal ids, one below the first, and a call there that a person approved."""
+    log = Log(name="boss")
+    log.model()
+    log.call("c1", "researcher", '{"task": "Look at both."}')
+    log.call("c2", "researcher", '{"task": "Look at neither."}')
+    log.model_end()
+    for call_id in ("c1", "c2"):
+        log.add(ev.ToolResultStartEvent(reply_id="r1", tool_call_id=call_id, tool_call_name="researcher"))
+        with log.inside(call_id):
+            log.add(ev.ReplyStartEvent(session_id="s1", reply_id="", name="researcher"))
+            log.model(name="gpt-5-mini")
+            log.add(ev.TextBlockStartEvent(reply_id="", block_id="t1"))
+    for call_id, piece in (("c1", "I ask "), ("c2", "I do "), ("c1", "for both."), ("c2", "not look")):
+        with log.inside(call_id):
+            log.add(ev.TextBlockDeltaEvent(reply_id="", block_id="t1", delta=piece))
+    with log.inside("c1"):
+        log.add(ev.TextBlockEndEvent(reply_id="", block_id="t1"))
+        log.call("c1", "helper", '{"task": "Tidy up."}')
+        log.model_end(40, 6)
+        log.add(ev.ToolResultStartEvent(reply_id="", tool_call_id="c1", tool_call_name="helper"))
+    with log.inside("c1", "c1"):
+        log.add(ev.ReplyStartEvent(session_id="s1", reply_id="", name="helper"))
+        log.model(name="gpt-5-nano")
+        log.call("deep", "delete_rows", '{"table": "drafts"}')
+        log.model_end(20, 4)
+        call = ToolCallBlock(
+            id="deep", name="delete_rows", input='{"table": "drafts"}', state="asking", created_at=START.isoformat()
+        )
+        log.add(ev.RequireUserConfirmEvent(reply_id="", tool_calls=(call,)))
+    decision = ev.ConfirmResult(confirmed=True, tool_call=replace(call, input='{"table": "old_drafts"}'))
+    log.add(ev.UserConfirmResultEvent(reply_id="r1", confirm_results=(decision,)))
+    with log.inside("c1", "c1"):
+        log.printed("deep", "stdout", text="7 rows\n")
+        log.result("deep", "delete_rows", "7 rows deleted")
+        log.add(ev.CustomEvent(name=ev.NOTICE, value={"text": "The model is slow."}))
+        log.end()
+    with log.inside("c1"):
+        log.add(ev.ToolResultTextDeltaEvent(reply_id="", tool_call_id="c1", delta="Tidy."))
+        log.add(ev.ToolResultEndEvent(reply_id="", tool_call_id="c1", state="success"))
+        log.end()
+    log.add(ev.ToolResultTextDeltaEvent(reply_id="r1", tool_call_id="c1", delta="Both are tidy."))
+    log.add(ev.ToolResultEndEvent(reply_id="r1", tool_call_id="c1", state="success"))
+    with log.inside("c2"):
+        log.add(ev.TextBlockEndEvent(reply_id="", block_id="t1"))
+        log.call("also deep", "delete_rows", '{"table": "orders"}')
+        log.model_end(30, 5)
+        call = replace(call, id="also deep", input='{"table": "orders"}')
+        log.add(ev.RequireUserConfirmEvent(reply_id="", tool_calls=(call,)))
+    log.add(ev.UserInterruptEvent(reply_id="r1-c2"))
+    log.stop(source="user", when="now", reason="", stop_ms=12)
+    return log
+
+
 def compressed() -> Log:
     """A step that is refused as too long, a summary, and the step's call made again: one step, and the usage of all."""
     log = Log()
@@ -302,6 +371,7 @@ LOGS = (
     tool_output,
     error,
     hints_and_notices,
+    sub_agents,
     compressed,
 )
 

@@ -15,9 +15,10 @@ from agent_widgets import events as ev
 from agent_widgets.agent import Agent
 from agent_widgets.budgets import Budget
 from agent_widgets.decisions import StopLevel, StopSource
-from agent_widgets.messages import TextBlock, ToolResultBlock
+from agent_widgets.messages import Msg, TextBlock, ToolResultBlock
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
+from agent_widgets.transcript import Transcript
 from agent_widgets.wire import load_state
 from tests.fuzz.checks import LogCheck, results_by_key
 from tests.fuzz.clock import Hang, VirtualLoop, threads_in_step
@@ -100,6 +101,7 @@ class Play:
     seconds: float = 0.0
     turns: int = 0
     said: str = ""
+    said_below: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
     unread: list[str] = field(default_factory=list[str])
 
     run: Run = field(init=False)
@@ -149,7 +151,7 @@ class Play:
             self.turns = self.ended_at - self._first_turn
             self._first_turn = -1_000_000  # no more stops
             await asyncio.sleep(5)  # whoever swallows a cancel is given his time
-            self.open_streams = self.model.open
+            self.open_streams = self.model.all_open
             self.left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
             self.run.stop(reason="of a run that is over")
             self.agent.interrupt(reason="of an idle agent")
@@ -211,8 +213,10 @@ class Play:
             return
         self.check.read(event)
         if isinstance(event, ev.TextBlockDeltaEvent):
-            self.said += event.delta
-        if isinstance(event, ev.ReplyEndEvent):
+            path = ev.agent_path(event)
+            self.said_below[path] = self.said_below.get(path, "") + event.delta
+            self.said += "" if path else event.delta
+        if isinstance(event, ev.ReplyEndEvent) and not ev.agent_path(event):
             self.ended_at = self.loop.turn
             self.seconds = self.loop.now - self.seconds
         loaded = load_state(json.loads(json.dumps(self.agent.dump())))  # C22: whoever saves now can go on
@@ -282,6 +286,13 @@ class Play:
         text = "".join(block.text for block in reply.content if isinstance(block, TextBlock)) if reply else ""
         if text != self.said:
             yield f"C3 said {self.said!r}, kept {text!r}"
+        for path, result, message in replies_below(self.run.transcript):
+            if message.text.replace("\n", "") != self.said_below.get(path, ""):
+                yield f"C3 the sub-agent {path} said {self.said_below.get(path)!r}, kept {message.text!r}"
+            if result is None or (result.state == "interrupted" and message.text not in result.text()):
+                yield f"C3 the sub-agent {path} said {message.text!r}, and the result of its call is {result}"
+            if result and self.run.status != "interrupted" and result.state != "success" and "nobody" not in str(self.run.events):
+                yield f"C10 nobody stopped the sub-agent {path}, and the result of its call is {result}"
         if reply is not None and self.run.status == "interrupted" and not reply.metadata.get("_is_interrupted"):
             yield "C3 the kept reply is not marked as interrupted"
 
@@ -289,7 +300,8 @@ class Play:
         world = self.world
         if len(set(world.began)) != len(world.began):
             yield f"C3 executed twice: {world.began}"
-        kept = results_by_key(self.agent.state.context)
+        below = [message for run in (self.run, self.resumed) if run for _, _, message in replies_below(run.transcript)]
+        kept = results_by_key([*self.agent.state.context, *below])
         for key, text in world.finished.items():
             call, result = kept.get(key, (None, None))
             if call is None or result is None or text not in result.text() or result.state not in ("success", "error"):
@@ -322,6 +334,17 @@ class Play:
             yield f"C9 {self.loop.threads} threads are left"
         if self.open_streams:
             yield f"C6 {self.open_streams} streams of the model are open"
+
+
+def replies_below(
+    transcript: Transcript, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], ToolResultBlock | None, Msg]]:
+    """The replies of all sub-agents, each with its path and the result that it made."""
+    results = {block.id: block for block in transcript.message.content if isinstance(block, ToolResultBlock)}
+    for child in transcript.children:
+        below = (*path, child.call_id)
+        yield below, results.get(child.call_id), child.transcript.message
+        yield from replies_below(child.transcript, below)
 
 
 async def _result(run: Run) -> object:

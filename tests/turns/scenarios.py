@@ -133,6 +133,30 @@ class Scenario:
     """Ways that mean something else here."""
 
 
+def _family(world: World, model: Cues) -> Agent:
+    """An agent with a sub-agent, which has one of its own."""
+    tools = world.tools()
+    deep = model.below("deep", [think("hm"), call("quick", {"key": "deepest"})], [say(["deep ", "is done"])])
+    leaf = Agent(deep, name="leaf", tools=tools)
+    calls = [call("leaf", {"task": "deep"}), call("slow", {"key": "dug"})]
+    helper = Agent(
+        model.below("dig", [say(["I dig. "]), *calls], [say(["dug ", "it"])]), name="helper", tools=[*tools, leaf.as_tool()]
+    )
+    return Agent(model, tools=[*tools, helper.as_tool()])
+
+
+def _careful_family(world: World, model: Cues) -> Agent:
+    """An agent with a sub-agent that is called twice side by side, and asks a person each time."""
+    script: list[Turn] = [[say(["I ask. "]), call("careful", {"key": key})] for key in ("one", "two")]
+    helper = Agent(model.below("ask", *script, [say(["so ", "be it"])], [say(["fi", "ne"])]), name="helper", tools=world.tools())
+    return Agent(model, tools=[*world.tools(), helper.as_tool()])
+
+
+def _two_tasks() -> list[Turn]:
+    calls = [call("helper", {"task": "ask"}), call("quick", {"key": "a"}), call("helper", {"task": "ask"})]
+    return [[say(["go on. "]), *calls], [say(["both ", "are back"])]]
+
+
 def _busy(session: Session) -> None:
     """The session carries another run, so that the one that is stopped waits its turn."""
     session.run("before")
@@ -193,6 +217,15 @@ SCENARIOS: dict[str, Scenario] = {
     "external": Scenario(
         script=lambda: [[call("elsewhere", {"key": "x"}), call("quick", {"key": "a"})], [say(["thanks"])]], person=answer_all
     ),
+    "sub-agent": Scenario(
+        script=lambda: [
+            [say(["help. "]), call("helper", {"task": "dig"}), call("quick", {"key": "a"})],
+            [say(["thank ", "you"])],
+        ],
+        agent=_family,
+    ),
+    "sub-agent asks": Scenario(script=_two_tasks, agent=_careful_family, person=approve_one_by_one),
+    "sub-agent waits for a person": Scenario(script=_two_tasks, agent=_careful_family),
     "retry back-off": Scenario(
         script=lambda: [
             [fail(ModelError("scripted", "too many requests", is_temporary=True))],

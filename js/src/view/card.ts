@@ -1,6 +1,7 @@
 // A card: one view of a link. Draws at most once a frame, and scrolls only its own body.
 
-import { type CardState, isCall, type Link, type RunView } from "../link";
+import type { CardState, Link, RunView } from "../link";
+import { waitingCalls } from "../transcript";
 import { ComposerView } from "./composer";
 import { copyOnClick } from "./copy";
 import { h, setText, show } from "./dom";
@@ -157,7 +158,7 @@ export class CardView {
 /** Why a decision did not count is said where it is made, while it can still be made. */
 function isAtItsCall({ runs, notice }: CardState): boolean {
   const about = notice?.about ?? [];
-  return runs.some(({ transcript }) => transcript.message.content.some((block) => isCall(block, "asking") && about.includes(block.id)));
+  return runs.some(({ transcript }) => waitingCalls(transcript).some(({ id, state }) => state === "asking" && about.includes(id)));
 }
 
 /** The run that the head of the card speaks of: the one that is carried, else the next in the queue, else the newest. */

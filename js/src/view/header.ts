@@ -1,8 +1,8 @@
 // The head of a card: who, with which model, how it stands, for how long, and Stop.
 
 import type { Asked } from "../asked";
-import type { Block } from "../events";
 import type { RunView } from "../link";
+import { waitingCalls } from "../transcript";
 import { button, h, setText } from "./dom";
 import { duration, plural } from "./format";
 
@@ -17,7 +17,7 @@ export function stateWord({ status, transcript }: RunView, stopping: boolean): s
     case "queued":
       return status.ahead ? `queued: ${plural(status.ahead, "run")} before it` : "queued";
     case "paused":
-      return transcript.message.content.some(isSubmitted) ? "waiting for a result" : "waiting for you";
+      return waitingCalls(transcript).some(({ state }) => state === "submitted") ? "waiting for a result" : "waiting for you";
     case "completed":
       return "done";
     case "interrupted":
@@ -29,16 +29,15 @@ export function stateWord({ status, transcript }: RunView, stopping: boolean): s
   }
 }
 
-function isSubmitted(block: Block): boolean {
-  return block.type === "tool_call" && block.state === "submitted";
-}
-
 export function isStoppable({ status }: RunView): boolean {
   return STOPPABLE.includes(status.state);
 }
 
 export function isStopping(run: RunView, asked: readonly Asked[]): boolean {
-  return run.status.state === "stopping" || asked.some(({ what, run_id }) => what === "stop" && run_id === run.run_id);
+  return (
+    run.status.state === "stopping" ||
+    asked.some(({ what, run_id, about }) => what === "stop" && about.length === 0 && run_id === run.run_id)
+  );
 }
 
 export class HeaderView {

@@ -1,9 +1,10 @@
 // One tool call: what was asked, how it stands, what it gave, what it printed.
 
 import type { Asked, Notice } from "../asked";
-import type { ToolCallBlock, ToolOutput, ToolResultBlock } from "../events";
+import type { ToolCallBlock, ToolOutput, ToolResultBlock, Transcript } from "../events";
 import { textOf, type Verdict } from "../wire";
 import { oneLine, prettyJson } from "./arguments";
+import { ChildView, type MakeBlocks } from "./child";
 import { DecisionView } from "./decision";
 import { fold, h, setText, show } from "./dom";
 import { Entry } from "./entry";
@@ -15,12 +16,23 @@ export interface ToolFacts {
   readonly call: ToolCallBlock | undefined;
   readonly result: ToolResultBlock | undefined;
   readonly outputs: readonly ToolOutput[];
+  /** What the sub-agent that works for this call has done. */
+  readonly child: Transcript | undefined;
   /** The reply has ended: nothing waits any more. */
   readonly over: boolean;
   /** What was pressed about this call, and why the last press did not count. */
   readonly asked: Asked["what"] | undefined;
   readonly notice: Notice | undefined;
   /** No other call waits for a decision. */
+  readonly alone: boolean;
+  /** For the calls of its sub-agent. */
+  readonly around: Around;
+}
+
+/** What goes on in the run around a call: presses on their way, the last notice, whether only one call waits for a decision. */
+export interface Around {
+  readonly asked: readonly Asked[];
+  readonly notice: Notice | undefined;
   readonly alone: boolean;
 }
 
@@ -29,6 +41,7 @@ export interface CallActions {
   decide(call: ToolCallBlock, verdict: Verdict): void;
   denyAndStop(reason: string): void;
   answer(call_id: string, text: string): string | undefined;
+  stop(call_id: string): void;
 }
 
 type Look = "pending" | "waiting" | "submitted" | "running" | "success" | "error" | "interrupted" | "denied";
@@ -56,15 +69,22 @@ export class ToolView {
   #original = h("p", { class: "aw-tool-note" });
   #decision: DecisionView | undefined;
   #answer: Entry | undefined;
+  #child: ChildView | undefined;
   #actions: CallActions;
+  #makeBlocks: MakeBlocks;
   #facts: ToolFacts | undefined;
 
-  constructor(actions: CallActions) {
+  constructor(actions: CallActions, makeBlocks: MakeBlocks) {
     this.#actions = actions;
+    this.#makeBlocks = makeBlocks;
     const icon = h("span", { class: "aw-icon", "aria-hidden": "true" });
     this.#call = fold("aw-call", h("span", { class: "aw-call-head" }, icon, h("code", {}, this.#name, this.#line), this.#word), this.#full);
     this.#call.addEventListener("toggle", () => this.#writeArguments());
     this.root.append(this.#call, this.#original, this.#reason, this.#printed.root, this.#result.root);
+  }
+
+  dispose(): void {
+    this.#child?.dispose();
   }
 
   update(facts: ToolFacts): void {
@@ -87,7 +107,21 @@ export class ToolView {
     this.#pause(look, facts);
     this.#outside(look, facts);
     this.#printed.update(facts.outputs, result?.finished_at === undefined);
-    this.#result.update(look === "denied" ? undefined : result);
+    this.#showChild(facts, look);
+    // What a sub-agent said is above, as it said it: its caller got the same text.
+    this.#result.update(look === "denied" || (facts.child && look !== "error") ? undefined : result);
+  }
+
+  #showChild({ call, child, over, around }: ToolFacts, look: Look): void {
+    if (!child) {
+      return;
+    }
+    if (!this.#child) {
+      this.#child = new ChildView(this.#actions, this.#makeBlocks, () => this.#facts?.call && this.#actions.stop(this.#facts.call.id));
+      this.#printed.root.before(this.#child.root);
+    }
+    const stopping = around.asked.some(({ what, about }) => what === "stop" && (about.length === 0 || about.includes(call?.id ?? "")));
+    this.#child.update(child, { over: over || look !== "running", stopping, around });
   }
 
   #writeArguments(): void {
@@ -108,6 +142,9 @@ export class ToolView {
     const reason = result ? textOf(result.metadata, "reason") : "";
     if (look === "denied") {
       notes.push(reason ? `Denied: “${reason}”` : "Denied");
+    }
+    if (look === "interrupted" && reason) {
+      notes.push(`Stopped: “${reason}”`);
     }
     if (result?.metadata["still_running"] === true) {
       notes.push("Still running in its thread: it could not be ended.");
@@ -159,6 +196,8 @@ function isSame(one: ToolFacts, other: ToolFacts): boolean {
     one.asked === other.asked &&
     one.notice === other.notice &&
     one.alone === other.alone &&
+    one.child === other.child &&
+    (one.child === undefined || one.around === other.around) &&
     one.outputs.length === other.outputs.length &&
     one.outputs.every((output, at) => output === other.outputs[at])
   );
