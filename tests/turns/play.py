@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agent_widgets import events as ev
 from agent_widgets.agent import Agent
 from agent_widgets.budgets import Budget
 from agent_widgets.decisions import StopLevel, StopSource
+from agent_widgets.journal import read_back
 from agent_widgets.messages import Msg, TextBlock, ToolResultBlock
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
+from agent_widgets.state import AgentState
+from agent_widgets.store import Store
 from agent_widgets.transcript import Transcript
 from agent_widgets.wire import load_state
 from tests.fuzz.checks import LogCheck, results_by_key
@@ -103,6 +109,7 @@ class Play:
     said: str = ""
     said_below: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
     unread: list[str] = field(default_factory=list[str])
+    folder: Path | None = None
 
     run: Run = field(init=False)
     agent: Agent = field(init=False)
@@ -140,6 +147,9 @@ class Play:
     async def _story(self) -> None:
         self.agent = self.scenario.agent(self.world, self.model)
         session = Session(self.agent, loop=self.loop)
+        if self.scenario.is_stored:
+            self.folder = Path(tempfile.mkdtemp())
+            Session.open(self.folder / "kept", self.agent)
         try:
             self.scenario.run(session)
             self.run = self._start(session, "go")
@@ -168,6 +178,21 @@ class Play:
             await asyncio.wait([asyncio.create_task(_result(self.after))])
         finally:
             session.close()
+            if self.folder is not None:
+                if self._on_disk("kept") != self.agent.state:
+                    self.unread.append("C23 the disk does not hold what the agent remembers")
+                shutil.rmtree(self.folder)
+
+    def _on_disk(self, name: str) -> AgentState:
+        """What a new kernel would go on from."""
+        assert self.folder is not None
+        store = Store(self.folder / name)
+        try:
+            found = read_back(store)
+        finally:
+            store.close()
+        assert found is not None
+        return load_state(found[1])
 
     def _start(self, session: Session, prompt: str) -> Run:
         way = self.way if prompt == "go" else None
@@ -205,6 +230,9 @@ class Play:
     def _stop(self) -> None:
         assert self.way is not None
         self.stopped_at = self.loop.turn
+        if self.folder is not None:  # the kernel might as well die here
+            shutil.copytree(self.folder / "kept", self.folder / "copied")
+            self.unread += (f"C23 {fault}" for fault in self._on_disk("copied").check())
         self.way.act(self)
         self.seconds = self.loop.now
 

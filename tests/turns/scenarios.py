@@ -129,6 +129,8 @@ class Scenario:
     agent: Callable[[World, Cues], Agent] = lambda world, model: Agent(model, tools=world.tools())
     run: Callable[[Session], None] = lambda _: None
     """What happens in the session before the run that is stopped."""
+    is_stored: bool = False
+    """Whether the session is kept in a folder."""
     without: tuple[str, ...] = ()
     """Ways that mean something else here."""
 
@@ -252,6 +254,11 @@ SCENARIOS: dict[str, Scenario] = {
             [say(["found ", "it"])],
         ],
         agent=lambda world, model: _with_a_past(world, model, CompressionConfig()),
+    ),
+    "saving": Scenario(
+        script=lambda: [[say(["I ask. "]), call("careful", {"key": "a"}), call("slow", {"key": "b"})], [say(["saved"])]],
+        person=approve_one_by_one,
+        is_stored=True,
     ),
     # agent.interrupt() is for the run that is busy, and a deadline counts from the start.
     "queued": Scenario(script=lambda: [[say(["my ", "turn"])]], run=_busy, without=("agent.interrupt", "deadline")),
