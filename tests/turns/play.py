@@ -249,8 +249,8 @@ class Play:
             self.seconds = self.loop.now - self.seconds
         loaded = load_state(json.loads(json.dumps(self.agent.dump())))  # C22: whoever saves now can go on
         if loaded != self.agent.state:
-            self.unread.append(f"{event.type}: the state is not what was saved")
-        self.unread += (f"{event.type}: {fault}" for fault in loaded.repair().check())
+            self.unread.append(f"C22 {event.type}: the state is not what was saved")
+        self.unread += (f"C22 {event.type}: {fault}" for fault in loaded.repair().check())
 
     # -- judging ------------------------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class Play:
         state = self.agent.state
         yield from (f"C2 {fault}" for fault in state.check())
         yield from (f"C2 the server refuses: {fault}" for fault in self.model.refused)
-        yield from (f"C22 {fault}" for fault in self.unread)
+        yield from self.unread
         after = self.after
         if after is None or after.status != "completed" or after.text != ALL_IS_WELL:
             yield f"C2 the next prompt: {after!r}"
