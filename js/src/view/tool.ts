@@ -2,6 +2,7 @@
 
 import type { Asked, Notice } from "../asked";
 import type { ToolCallBlock, ToolOutput, ToolResultBlock, Transcript } from "../events";
+import { waitingCalls } from "../transcript";
 import { textOf, type Verdict } from "../wire";
 import { oneLine, prettyJson } from "./arguments";
 import { ChildView, type MakeBlocks } from "./child";
@@ -95,14 +96,16 @@ export class ToolView {
     const { call, result } = facts;
     const look = lookOf(facts);
     const state = this.root.dataset;
-    if (state["look"] !== look) {
-      state["look"] = look;
+    // While its sub-agent waits for a person, nothing runs.
+    const shown = look === "running" && facts.child && waitingCalls(facts.child).length > 0 ? "waiting" : look;
+    if (state["look"] !== shown) {
+      state["look"] = shown;
     }
     setText(this.#name, call?.name ?? result?.name ?? "");
     this.#writeArguments();
     const seconds = between(result?.created_at, result?.finished_at);
     const took = seconds === undefined || look === "denied" ? "" : ` · ${milliseconds(seconds * 1000)}`;
-    setText(this.#word, `${WORDS[look]}${took}`);
+    setText(this.#word, `${WORDS[shown]}${took}`);
     this.#note(look, result);
     this.#pause(look, facts);
     this.#outside(look, facts);
