@@ -76,7 +76,7 @@ def tools_for(folder: Path) -> list[Tool]:
         return f"<result of {key}>"
 
     @tool(confirm=True)
-    async def delete(key: str) -> str:
+    async def delete(key: str, edited: int = 0) -> str:
         """Delete something, if a person allows it."""
         append(effects, key)
         await asyncio.sleep(0.005)
