@@ -55,7 +55,7 @@ class Agent:
         instructions: str = "",
         tools: Sequence[Tool | Callable[..., Any]] = (),
         state: AgentState | None = None,
-        permissions: Literal["ask"] | Sequence[PermissionRule] = "ask",
+        permissions: Literal["ask", "allow", "deny"] | Sequence[PermissionRule] = "ask",
         compression: CompressionConfig | None = WHEN_REFUSED,
         budget: Budget | None = None,
         max_steps: int = 20,
@@ -72,7 +72,8 @@ class Agent:
             instructions: The system message.
             tools: Functions, or functions with ``@tool``.
             state: Go on from this state.
-            permissions: "ask": calls of a tool with ``confirm=True`` are asked about, all others run. Or a list of
+            permissions: "ask": calls of a tool with ``confirm=True`` are asked about, all others run. For scripts, where nobody
+                is there: "allow" or "deny" decides what would be asked, also of sub-agents. Or a list of
                 ``PermissionRule(tool_name, rule_content, behavior)``, which decide before that: deny beats ask beats allow.
                 ``rule_content`` is a glob on ``argument=value`` (``"table=staging_*"``), ``None`` means every call; see
                 ``agent_widgets.permissions``. The rules in ``agent.state.rules`` ("always allow") count as well.

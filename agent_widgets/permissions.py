@@ -6,7 +6,8 @@ of its arguments; ``None`` matches every call. The values are those that the fun
 as it is, everything else as compact JSON (``dry_run=false``, ``ids=[1,2]``). A glob compares text and knows nothing of
 paths: ``path=data/*`` also matches ``data/../secret``.
 
-Deny beats ask beats allow. Where no rule matches, a tool made with ``confirm=True`` asks, and every other runs.
+Deny beats ask beats allow. Where no rule matches, a tool made with ``confirm=True`` asks, and every other runs. A policy says
+what becomes of such a question where nobody is there to be asked: it is the rule for ``EVERY`` tool, ``"*"``.
 """
 
 from __future__ import annotations
@@ -26,17 +27,22 @@ from agent_widgets.tools import Tool
 
 Verdict = Literal["allow", "ask", "deny"]
 
+EVERY = "*"
+"""As the ``tool_name`` of a rule: what is done about calls that would be asked about because of ``confirm=True``."""
+
 
 def checked(permissions: object) -> tuple[PermissionRule, ...]:
     """The rules of ``Agent(permissions=…)``: none for ``"ask"``.
 
     Raises:
-        InputError: neither "ask" nor rules, or a rule that could never decide anything.
+        InputError: neither a policy nor rules, or a rule that could never decide anything.
     """
     if permissions == "ask":
         return ()
+    if permissions in ("allow", "deny"):
+        return (PermissionRule(EVERY, None, cast("Verdict", permissions)),)
     if not isinstance(permissions, list | tuple):
-        raise InputError(f"permissions is {permissions!r:.80}; it must be 'ask' or a list of PermissionRule.")
+        raise InputError(f"permissions is {permissions!r:.80}; it must be 'ask', 'allow', 'deny' or a list of PermissionRule.")
     rules = cast("list[object] | tuple[object, ...]", permissions)
     return tuple(_checked_rule(rule) for rule in rules)
 
@@ -46,6 +52,8 @@ def _checked_rule(rule: object) -> PermissionRule:
         raise InputError(f"permissions: {rule!r:.80} is not a PermissionRule. Write PermissionRule('tool', None, 'deny').")
     if rule.behavior not in ("allow", "ask", "deny"):
         raise InputError(f"permissions: the behavior of {rule!r} must be 'allow', 'ask' or 'deny'.")
+    if rule.tool_name == EVERY and rule.rule_content is not None:
+        raise InputError(f"permissions: {rule!r} is a policy for every tool, and cannot have a pattern. Name the tool.")
     if rule.rule_content is not None and not set(rule.rule_content) & set("=*?["):
         raise InputError(
             f"permissions: {rule.rule_content!r} can match no call, because a pattern is compared with argument=value. "
@@ -59,6 +67,7 @@ def verdict(call: ToolCallBlock, tool: Tool | None, rules: Iterable[PermissionRu
 
     A call that cannot run (no such tool, broken arguments) is "allow" unless a rule denies it: trying to run it tells the model.
     """
+    rules = tuple(rules)
     described = tuple(_described(call, tool))
     matching = [rule for rule in rules if _matches(rule, call.name, described)]
     can_run = tool is not None and valid_arguments(call.input) == call.input
@@ -67,7 +76,10 @@ def verdict(call: ToolCallBlock, tool: Tool | None, rules: Iterable[PermissionRu
         for rule in matching:
             if rule.behavior == behavior:
                 return behavior, rule
-    return ("ask" if can_run and tool is not None and tool.confirm else "allow"), None
+    if tool is None or not can_run or not tool.confirm:
+        return "allow", None
+    policy = next((rule for rule in rules if rule.tool_name == EVERY), None)  # a sub-agent's own comes first
+    return ("ask", None) if policy is None else (cast("Verdict", policy.behavior), policy)
 
 
 MAX_PATTERN_VALUE = 60
@@ -89,6 +101,8 @@ def suggested(call: ToolCallBlock, tool: Tool | None, asked_by: PermissionRule |
 
 def told(rule: PermissionRule) -> str:
     """A rule as a person reads it: ``allow delete_rows(table=staging_*)``."""
+    if rule.tool_name == EVERY:
+        return f"{rule.behavior} what would be asked"
     return f"{rule.behavior} {rule.tool_name}" + ("" if rule.rule_content is None else f"({rule.rule_content})")
 
 

@@ -23,6 +23,7 @@ from agent_widgets.loops import LastStep
 from agent_widgets.memory import Memory
 from agent_widgets.messages import Msg, PermissionRule, TextBlock, ToolCallBlock, ToolResultBlock
 from agent_widgets.outcomes import ToolOutcome, failed, succeeded
+from agent_widgets.permissions import EVERY
 from agent_widgets.results import interruption
 from agent_widgets.schemas import arguments_of
 from agent_widgets.state import AgentState
@@ -216,10 +217,15 @@ def tools_for(call_id: str, state: AgentState, tools: Mapping[str, Tool]) -> Map
 
 
 def rules_inside(tool_name: str, rules: Iterable[PermissionRule]) -> Rules:
-    """The rules for a sub-agent's tools among those of its caller: ``"researcher/delete"`` is about its ``delete``."""
+    """The rules for a sub-agent's tools among those of its caller: ``"researcher/delete"`` is about its ``delete``.
+
+    The caller's policy holds for it too, unless it has one of its own.
+    """
     start = f"{tool_name}/"
     return tuple(
-        replace(rule, tool_name=rule.tool_name.removeprefix(start)) for rule in rules if rule.tool_name.startswith(start)
+        replace(rule, tool_name=rule.tool_name.removeprefix(start))
+        for rule in rules
+        if rule.tool_name.startswith(start) or rule.tool_name == EVERY
     )
 
 

@@ -172,8 +172,8 @@ def test_permissions_are_ask_or_rules() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ("deny", "must be 'ask' or a list of PermissionRule"),
-        (rule(None, "deny"), "must be 'ask' or a list of PermissionRule"),
+        ("never", "must be 'ask', 'allow', 'deny' or a list of PermissionRule"),
+        (rule(None, "deny"), "must be 'ask', 'allow', 'deny' or a list of PermissionRule"),
         (["delete_rows"], "'delete_rows' is not a PermissionRule"),
         ([rule(None, "passthrough")], "must be 'allow', 'ask' or 'deny'"),
         ([rule("prod", "deny")], r"'prod' can match no call.*'table=prod'"),
@@ -332,3 +332,49 @@ async def test_watchers_hear_of_every_change_of_the_rules_until_they_leave() -> 
     leave()
     agent.load(Agent("demo", state=AgentState(rules=(PermissionRule("delete_rows"),))).dump())
     assert (heard, len(agent.rules)) == ([2, 0], 1)
+
+
+# -- a policy, where nobody is there to be asked ----------------------------------------------------------------------
+
+
+async def test_a_policy_allows_or_denies_what_would_be_asked_and_nothing_else() -> None:
+    both = [call("delete_rows", {"table": "t"}), call("read_rows", {"table": "t"})]
+    agent, _ = agent_of(both, "done", permissions="allow")
+    assert (await agent.reply("go")).text == "done"
+    assert sorted(done) == ["delete t", "read t"]
+
+    done.clear()
+    agent, model = agent_of(both, "denied", permissions="deny")
+    assert (await agent.reply("go")).text == "denied"
+    assert done == ["read t"]
+    results = {b.name: b for m in agent.state.context for b in m.content if isinstance(b, ToolResultBlock)}
+    assert results["delete_rows"].state == "denied"
+    assert results["delete_rows"].metadata == {"reason": "rule: deny what would be asked"}
+    assert_valid(model.requests[1].messages)
+
+
+async def test_a_policy_comes_after_every_rule_about_the_tool() -> None:
+    policy = PermissionRule("*", None, "deny")
+    assert decided('{"table": "a"}', policy) == "deny"
+    assert decided('{"table": "a"}', policy, rule("table=a", "allow")) == "allow"
+    assert decided('{"table": "a"}', policy, rule(None, "ask")) == "ask"
+    assert decided('{"table": "a"}', policy, name="read_rows") == "allow"
+    assert decided('{"table": "a"}', PermissionRule("*", None, "allow"), rule(None, "deny")) == "deny"
+
+
+async def test_a_policy_holds_for_sub_agents_unless_they_have_their_own() -> None:
+    policies: tuple[tuple[Any, list[str]], ...] = (("ask", []), ("allow", ["delete t"]))
+    for own, expected in policies:
+        done.clear()
+        child = Agent(
+            ScriptedModel([[call("delete_rows", {"table": "t"})], "ended"]), name="child", tools=[delete_rows], permissions=own
+        )
+        parent = Agent(ScriptedModel([[call("child", {"task": "clean"})], "all"]), tools=[child.as_tool()], permissions="deny")
+        assert (await parent.reply("go")).text.endswith("all")
+        assert done == expected
+
+
+@pytest.mark.parametrize("given", ["no", ("*",), [PermissionRule("*", "table=a", "deny")]])
+def test_what_is_no_policy_is_refused(given: Any) -> None:
+    with pytest.raises(InputError, match="permissions"):
+        checked(given)
