@@ -288,9 +288,11 @@ class Run:
 
     def deny(self, call_id: str | None = None, reason: str = "", *, stop: bool = False) -> None:
         """Refuse a waiting call, or all that wait. The model reads ``reason`` word for word and goes on, unless ``stop``."""
-        self._call(self.decide, call_id, Decision(confirmed=False, reason=reason))
+        decision = Decision(confirmed=False, reason=reason)
         if stop:
-            self.stop(reason=reason, source="user")
+            self._call(self.then_stop, lambda: self.decide(call_id, decision), reason)
+        else:
+            self._call(self.decide, call_id, decision)
 
     def answer(self, call_id: str, result: str) -> None:
         """Give the result of a call that waits for an outside one."""
@@ -388,6 +390,12 @@ class Run:
     def take_answer(self, call_id: str, result: str) -> str:
         """``answer``, on the loop. Gives ``""``, or a sentence that says why it does not count."""
         return self._take(lambda transcript: self._inbox.answer(transcript, call_id, result))
+
+    def then_stop(self, decide: Callable[[], str], reason: str) -> str:
+        """A decision and a stop in one breath, so that nothing begins between them. Gives what ``decide`` gives."""
+        why_not = decide()
+        self._stop_for("user", reason)
+        return why_not
 
     def _take(self, put: Callable[[Transcript], str]) -> str:
         if self.is_over:

@@ -18,7 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -296,10 +296,8 @@ class AgentWidget(anywidget.AnyWidget):
             rule = _rule_of(command.rule) if command.rule else False
             decision = Decision(confirmed=confirmed, reason=command.reason, arguments=command.arguments, always=rule)
             return run.decide(command.call_id, replace(decision, seen=command.fingerprint))
-        notice = run.decide_all(command.calls, Decision(confirmed=confirmed, reason=command.reason))
-        if command.stop:
-            run.stop(reason=command.reason, source="user")
-        return notice
+        decide = partial(run.decide_all, command.calls, Decision(confirmed=confirmed, reason=command.reason))
+        return run.then_stop(decide, command.reason) if command.stop else decide()
 
     def _steer(self, command: Steer) -> str:
         run = self._run_named(command.run_id)

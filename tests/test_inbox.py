@@ -448,3 +448,25 @@ async def test_a_note_is_read_once_or_kept_wherever_the_run_is_stopped(steered_a
         assert agent.state.check() == ()
         for request in model.requests:
             assert_valid(request.messages)
+
+
+@pytest.mark.parametrize("where", ["another thread", "a click"])
+async def test_between_a_denial_and_its_stop_nothing_begins(where: str) -> None:
+    model = ScriptedModel([[call("delete_rows", {"table": "t"}, "c1")]])  # another call of the model would be an error
+    agent = Agent(model, tools=[delete_rows])
+    run = Run(agent, "go", loop=asyncio.get_running_loop())
+    run.start()
+    while run.status != "paused":
+        await asyncio.sleep(0)
+    if where == "a click":
+        (waits,) = run.transcript.waiting
+        seen = {waits.id: fingerprint(waits.name, waits.input)}
+        assert run.then_stop(lambda: run.decide_all(seen, Decision(confirmed=False, reason="no")), "no") == ""
+    else:
+        await asyncio.to_thread(run.deny, reason="no", stop=True)
+    await run
+    assert (run.status, len(model.requests)) == ("interrupted", 1)
+    assert run.reply.metadata["source"] == "user"
+    results = [block for block in run.reply.content if isinstance(block, ToolResultBlock)]
+    assert [result.state for result in results] == ["denied"]
+    assert agent.state.check() == ()
