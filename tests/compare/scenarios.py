@@ -38,8 +38,6 @@ class Way:
     environment: str
     package: str
     approvals: bool = False
-    sequential: bool = True
-    """Whether the calls of one answer can be run one after the other."""
 
     @property
     def python(self) -> Path:
@@ -59,9 +57,9 @@ WAYS = (
     Way("agentling", "session.interrupt()", "interrupt", *LING),
     Way("agentling", "task.cancel()", "cancel", *LING),
     Way("smolagents", "agent.interrupt()", "interrupt", *SMOL),
-    Way("agent-widgets", "run.stop(), agent.interrupt()", "now", *OURS, approvals=True, sequential=False),
-    Way("agent-widgets", 'the same, after="step"', "step", *OURS, approvals=True, sequential=False),
-    Way("agent-widgets", "task.cancel(), the consumer awaits", "naive", *OURS, approvals=True, sequential=False),
+    Way("agent-widgets", "run.stop(), agent.interrupt()", "now", *OURS, approvals=True),
+    Way("agent-widgets", 'the same, after="step"', "step", *OURS, approvals=True),
+    Way("agent-widgets", "task.cancel(), the consumer awaits", "naive", *OURS, approvals=True),
 )
 
 
@@ -144,8 +142,4 @@ def case(way: Way, scenario: Case, name: str, seed: int) -> Case:
 
 def does_not_apply(way: Way, name: str) -> str:
     """Why this system cannot play the scenario; ``""`` if it can."""
-    if name == "pause" and not way.approvals:
-        return "it has no approvals"
-    if name == "sequential" and not way.sequential:
-        return "it runs all calls of one answer together"
-    return ""
+    return "it has no approvals" if name == "pause" and not way.approvals else ""

@@ -79,7 +79,8 @@ class Player:
             return await stage.ask_child(key, answer)
 
         function: Callable[..., Any] = ask if name == "ask" else tool_sync if how.get("sync") else tool
-        return aw.tool(name=name, confirm=how.get("asks", False))(function)
+        sequential = stage.case.get("sequential", False)
+        return aw.tool(name=name, confirm=how.get("asks", False), sequential=sequential)(function)
 
     def run(self, prompt: str | None) -> Coroutine[Any, Any, str]:
         if self.way == "naive":
