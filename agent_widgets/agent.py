@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import dropwhile
@@ -25,7 +25,7 @@ from agent_widgets.memory import Memory, Recorder
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock, ToolCallBlock
 from agent_widgets.models import resolve
 from agent_widgets.permissions import checked
-from agent_widgets.reading import EventStream
+from agent_widgets.reading import Asked, EventStream, Unbegun
 from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.runs import Listener, Run, current_run
 from agent_widgets.state import AgentState
@@ -111,6 +111,7 @@ class Agent:
         self._reply_loop: ReplyLoop | None = None
         self._claim = threading.Lock()
         self._run: Run | None = None
+        self._asked = Unbegun()
         self._last_step = LastStep()
         if state is not None:
             self._memory.load(state)
@@ -170,8 +171,8 @@ class Agent:
 
     # -- replies ------------------------------------------------------------------------------------------------
 
-    async def reply(self, inputs: Inputs = None) -> Msg:
-        """Answer, and give the reply's message.
+    def reply(self, inputs: Inputs = None) -> Coroutine[Any, Any, Msg]:
+        """Answer, and give the reply's message: ``await agent.reply("…")``. A stop counts from this call on.
 
         Args:
             inputs: Text, a message or several; the answer to a pause (``UserConfirmResultEvent``,
@@ -183,6 +184,11 @@ class Agent:
             ModelError: the model failed; what came before is kept, and ``reply(None)`` tries again.
             AgentInterruptedError: it was stopped, and ``on_interrupt`` is "raise".
         """
+        return self._reply(inputs, self._asked.add())
+
+    async def _reply(self, inputs: Inputs, asked: Asked) -> Msg:
+        if self._asked.begin(asked) is not None:
+            return await self._interrupted(asked.stopped or "")
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
             return AssistantMsg(self.name, ())
         await self._settled()
@@ -192,13 +198,16 @@ class Agent:
             return replace(message, content=(TextBlock(WAITING_TEXT),))
         if run.status != "interrupted":
             return message
+        return await self._interrupted(str(message.metadata.get("reason", "")))
+
+    async def _interrupted(self, reason: str) -> Msg:
         if self.on_interrupt == "raise":
             raise AgentInterruptedError("Agent interrupted.")
-        return await self.handle_interrupt(str(message.metadata.get("reason", "")))
+        return await self.handle_interrupt(reason)
 
-    async def __call__(self, inputs: Inputs = None) -> Msg:
+    def __call__(self, inputs: Inputs = None) -> Coroutine[Any, Any, Msg]:
         """The same as ``reply``."""
-        return await self.reply(inputs)
+        return self.reply(inputs)
 
     def reply_stream(self, inputs: Inputs = None) -> EventStream:
         """Answer, and give the events as they happen: ``async for event in agent.reply_stream("…")``.
@@ -207,9 +216,11 @@ class Agent:
         leaves (``break``, an exception, a cancel in an await of its own) stops the reply, and the next one waits for its end.
         Raises as ``reply`` does, but gives an interrupted reply's events instead of raising.
         """
-        return EventStream(partial(self._begin_stream, inputs))
+        return EventStream(partial(self._begin_stream, inputs, self._asked.add()))
 
-    async def _begin_stream(self, inputs: Inputs, put: Callable[[ev.Event], None]) -> Run | None:
+    async def _begin_stream(self, inputs: Inputs, asked: Asked, put: Callable[[ev.Event], None]) -> Run | None:
+        if self._asked.begin(asked) is not None:
+            return None
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
             return None
         if (ended := await self._end_pause_of_card(inputs)) is not None:
@@ -234,6 +245,8 @@ class Agent:
     def interrupt(self, after: StopLevel = "now", reason: str = "") -> None:
         """Stop: a running reply is cancelled (or ends after its step), a paused one is closed, an idle agent is left alone.
 
+        A reply that was asked for and has not begun (``asyncio.create_task(agent.reply("…"))``) never begins.
+
         Any thread, any time; returns at once.
 
         Raises:
@@ -243,7 +256,9 @@ class Agent:
         run = self._run
         if run is not None and not run.is_over:
             run.stop(after, reason)
-        elif self.state.waiting() and self._claim.acquire(blocking=False):
+            return
+        self._asked.stop(reason)
+        if self.state.waiting() and self._claim.acquire(blocking=False):
             try:
                 self._loop_for(lambda _: None).end_pause({"source": "code", "when": "now", "reason": reason})
             finally:

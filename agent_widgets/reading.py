@@ -1,12 +1,14 @@
-"""Reading the events of a reply: by one reader, who may be slow, be cancelled, or walk away.
+"""Asking for a reply and reading its events: by one reader, who may be slow, be cancelled, or walk away.
 
-Not an async generator: of one that is dropped in the middle, the loop would learn a turn later, when its clean-up is
-scheduled; until then nobody knows that nobody reads.
+``EventStream`` is not an async generator: of one that is dropped in the middle, the loop would learn a turn later, when its
+clean-up is scheduled; until then nobody knows that nobody reads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent_widgets.events import Event
@@ -86,3 +88,39 @@ class EventStream(AsyncIterator[Event]):
             self._cancelled = error
             self._run.stop(reason="the reader was cancelled")
         return await self._queue.get()  # noqa: ASYNC120 - the run is bounded, and a second cancel is raised
+
+
+class Asked:
+    """A reply that somebody has asked for. ``stopped`` is the reason of a stop that came before it began; ``None``: none."""
+
+    __slots__ = ("__weakref__", "stopped")
+
+    def __init__(self) -> None:
+        self.stopped: str | None = None
+
+
+class Unbegun:
+    """The replies that were asked for and have not begun. One that is dropped unawaited is forgotten. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: weakref.WeakSet[Asked] = weakref.WeakSet()
+
+    def add(self) -> Asked:
+        """One more was asked for."""
+        asked = Asked()
+        with self._lock:
+            self._waiting.add(asked)
+        return asked
+
+    def begin(self, asked: Asked) -> str | None:
+        """It is about to begin; gives the reason of its stop, if there was one."""
+        with self._lock:
+            self._waiting.discard(asked)
+            return asked.stopped
+
+    def stop(self, reason: str) -> None:
+        """None of them is to begin."""
+        with self._lock:
+            for asked in self._waiting:
+                asked.stopped = reason

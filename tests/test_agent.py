@@ -349,6 +349,30 @@ async def test_a_stop_between_submitting_and_the_first_await_takes_effect() -> N
     await assert_goes_on(agent)
 
 
+@pytest.mark.parametrize("way", ["reply", "call", "stream"])
+async def test_a_stop_before_the_first_step_of_a_reply_that_was_asked_for_takes_effect(way: str) -> None:
+    agent, model = agent_of("never")
+    if way == "stream":
+        stream = agent.reply_stream("go")
+        await asyncio.to_thread(agent.interrupt)
+        assert [event async for event in stream] == []
+    else:
+        task = asyncio.create_task(agent.reply("go") if way == "reply" else agent("go"))
+        agent.interrupt(reason="at once")
+        assert (await task).metadata == {"_is_interrupted": True}
+    assert (agent.state.context, model.requests) == ((), [])
+    await assert_goes_on(agent)  # and nothing is left for the next one
+
+
+async def test_a_stop_of_what_runs_is_not_a_stop_of_what_was_asked_for_beside_it() -> None:
+    agent, _ = agent_of(say(["one "] * 100))
+    task = await heard(agent)
+    second = agent.reply("next")
+    agent.interrupt()
+    assert (await task).metadata == {"_is_interrupted": True}
+    assert (await second).text == "fine"
+
+
 async def test_a_task_that_is_cancelled_before_it_ran_changes_nothing() -> None:
     agent, model = agent_of("never")
     task = asyncio.create_task(agent.reply("go"))
