@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -53,7 +54,8 @@ class NotebookKernel:
         self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
         self._capture = OutputCapture(shell)
         self._capture.install()
-        self._heartbeat = _Heartbeat(getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None))
+        main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
+        self._heartbeat = _Heartbeat(main_loop, self.tap.look)
         self._started_in_cell: list[Run] = []
         self.tap.install()
         shell.events.register("post_run_cell", self._after_cell)
@@ -244,10 +246,11 @@ _STOPPED = "the run was stopped and its state is kept. Run the next cell to go o
 
 
 class _Heartbeat:
-    """Wakes the kernel's loop while runs are active."""
+    """Wakes the kernel's loop while runs are active, and has its socket looked at while they are active or wait."""
 
-    def __init__(self, main_loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(self, main_loop: asyncio.AbstractEventLoop | None, look: Callable[[], None]) -> None:
         self._main_loop = main_loop
+        self._look = look
         self._runs: set[Run] = set()
 
     def beat_for(self, run: Run) -> None:
@@ -263,6 +266,7 @@ class _Heartbeat:
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
         self._runs = {run for run in self._runs if not run.is_over}
         if self._runs and self._main_loop is not None and not self._main_loop.is_closed():
+            self._look()
             if any(run.status != "paused" for run in self._runs):
                 self._main_loop.call_soon_threadsafe(int)
             loop.call_later(HEARTBEAT_SECONDS, self._beat, loop)

@@ -63,6 +63,18 @@ class EarlyTap:
         if self.must_pump:
             self._stream.flush(zmq.POLLIN)
 
+    def look(self) -> None:
+        """Have the receiving thread look at its socket (ipykernel >= 7). Any thread.
+
+        zmq signals a socket once: a signal that is taken while a reply is sent would leave the kernel deaf until it is asked.
+        """
+        if self._active and self._channel_loop is not None:
+            self._channel_loop.add_callback(self._look)
+
+    def _look(self) -> None:
+        if self._active:
+            self._stream.flush(zmq.POLLIN)
+
     def _on_stream(self, action: Callable[[], None]) -> None:
         """Do it on the thread that owns the stream."""
         if self._channel_loop is None:
