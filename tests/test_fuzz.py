@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 from pydantic import TypeAdapter
 
+from agent_widgets import carriage, reasoning
 from agent_widgets import events as ev
-from agent_widgets import reasoning, runs
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Emit, Inputs
 from agent_widgets.decisions import Decision, StopLevel
@@ -154,7 +154,7 @@ def test_a_planted_fault_is_reported(name: str) -> None:
 
 def test_blocks_that_nobody_closes_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reasoning, "closing", nothing_closed)
-    monkeypatch.setattr(runs, "closing", nothing_closed)
+    monkeypatch.setattr(carriage, "closing", nothing_closed)
     kinds = {fault.kind for fault in play(CUT)}
     assert {"broken log", "wrong outcome"} <= kinds
     assert any(play(story_of(seed)) for seed in range(10))

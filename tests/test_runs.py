@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,10 +14,9 @@ from typing import Any
 import pytest
 
 from agent_widgets import events as ev
-from agent_widgets import runs
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Emit, Inputs
-from agent_widgets.decisions import Decision, StopLevel, StopSource
+from agent_widgets.decisions import Decision, StopLevel, StopRequest, StopSource
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.loops import SideBySide
 from agent_widgets.messages import ErrorInfo, JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock
@@ -916,8 +916,8 @@ async def test_a_run_whose_loop_is_gone_ignores_every_order() -> None:
 
 
 def test_a_stop_counts_the_milliseconds_since_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = runs.StopRequest(source="user", when="now", reason="why", at=100.0)
-    monkeypatch.setattr(runs.time, "monotonic", lambda: 100.0123)
+    request = StopRequest(source="user", when="now", reason="why", at=100.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0123)
     assert request.milliseconds() == 12.3
     assert request.facts() == {"source": "user", "when": "now", "reason": "why"}
 
