@@ -1,4 +1,4 @@
-"""How a caller waits for a run. A notebook has a way of its own (``kernel.CellWaiter``): this one is everybody else's."""
+"""How a caller waits for a run. A notebook has a way of its own (``cells.CellWaiter``): this one is everybody else's."""
 
 from __future__ import annotations
 
