@@ -27,6 +27,7 @@ from agent_widgets.eventlog import EventLog
 from agent_widgets.inbox import Inbox, Note, Taken
 from agent_widgets.messages import ErrorInfo, FinishedReason, new_id
 from agent_widgets.transcript import Transcript, TranscriptBuilder, closing
+from agent_widgets.waiting import CLEAN_UP_SECONDS
 
 RunStatus = Literal["queued", "running", "stopping", "paused", "completed", "interrupted", "exceed_max_iters", "error"]
 
@@ -241,6 +242,7 @@ class Carriage(ABC):
         """Cut the leg. One that has not begun looks at ``_stop`` itself: cut, it would leave its pause or its decision behind."""
         if self._leg is not None and self._begun:
             self._leg.cancel("agent_widgets: stopped")
+            self._alarms.append(self._loop.call_later(CLEAN_UP_SECONDS, self._tell_deaf))
 
     def _leg_done(self, leg: asyncio.Task[None]) -> None:
         self._leg = None
@@ -309,6 +311,14 @@ class Carriage(ABC):
         """The answer to a pause that began this leg, unless the backend has said it: one that remembers it first may."""
         if self._unlogged is not None:
             self._emit(self._unlogged)
+
+    def _tell_deaf(self) -> None:
+        """It swallows its cancel. Its state stays its own until it ends, so that whoever comes next must know why it waits."""
+        if not self._closed:
+            text = (
+                f"{self.backend.name} has not ended {CLEAN_UP_SECONDS:g} s after its stop. The next prompt waits until it does."
+            )
+            self._record(ev.CustomEvent(name=ev.NOTICE, value={"text": text}))
 
     def _tell_unread(self) -> None:
         """Notes that have not entered do not vanish."""

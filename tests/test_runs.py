@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agent_widgets import carriage
 from agent_widgets import events as ev
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Emit, Inputs
@@ -325,6 +326,28 @@ async def test_a_backend_that_swallows_the_cancel_is_interrupted_all_the_same() 
     run.stop()
     await run
     assert assert_ended_once(run).finished_reason == "interrupted"
+
+
+async def test_a_backend_that_does_not_end_after_its_stop_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carriage, "CLEAN_UP_SECONDS", 0.01)
+
+    async def deaf(fake: Fake, inputs: Inputs, emit: Emit) -> None:
+        while not fake.go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await fake.go.wait()
+
+    backend = Fake(deaf)
+    run, told = started(backend), asyncio.Event()
+    await backend.begun.wait()
+    run.listen(lambda _, event: told.set() if isinstance(event, ev.CustomEvent) else None)
+    run.stop()
+    await asyncio.wait_for(told.wait(), 5)
+    assert run.status == "stopping"
+    backend.go.set()
+    await run
+    assert assert_ended_once(run).finished_reason == "interrupted"
+    (notice,) = [event.value["text"] for event in run.events if isinstance(event, ev.CustomEvent)]
+    assert "has not ended 0.01 s after its stop" in str(notice)
 
 
 async def test_a_backend_that_completes_in_the_face_of_a_cancel_has_completed() -> None:
