@@ -25,14 +25,14 @@ from agent_widgets.memory import Memory, Recorder
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock, ToolCallBlock
 from agent_widgets.models import resolve
 from agent_widgets.permissions import checked
-from agent_widgets.reading import Asked, EventStream, Unbegun
+from agent_widgets.reading import Asked, EventStream, SyncReply, Unbegun
 from agent_widgets.reasoning import ReplyLoop
 from agent_widgets.runs import Listener, Run, current_run
 from agent_widgets.state import AgentState
 from agent_widgets.subagents import Caller, agent_tool, tools_for
 from agent_widgets.tools import Tool, by_name
 from agent_widgets.transcript import Transcript
-from agent_widgets.waiting import CLEAN_UP_SECONDS
+from agent_widgets.waiting import CLEAN_UP_SECONDS, surroundings
 from agent_widgets.wire import dump_state, load_state
 
 INTERRUPTION_TEXT = "I notice the interruption. How can I help you?"
@@ -192,7 +192,7 @@ class Agent:
         if isinstance(inputs, ev.UserInterruptEvent) and not self.state.waiting():
             return AssistantMsg(self.name, ())
         await self._settled()
-        run = await self._end_pause_of_card(inputs) or self._start(inputs)
+        run = asked.run = await self._end_pause_of_card(inputs) or self._start(inputs)
         message = await run
         if run.status == "paused":
             return replace(message, content=(TextBlock(WAITING_TEXT),))
@@ -234,9 +234,20 @@ class Agent:
     def reply_sync(self, inputs: Inputs = None) -> Msg:
         """``reply`` for code without ``await``, in a script or in a cell: carried on the loop thread while this one waits.
 
+        ■ in a notebook, and Ctrl-C, stop it; the cell or the script goes on with its exception after the reply's clean-up.
+
         Raises: as ``reply``.
+            AgentStopped: the cell was interrupted.
+            InputError: called on the thread that carries it, which cannot wait for itself.
         """
-        return LoopThread.get().run_sync(self.reply(inputs))
+        if LoopThread.get().is_here:
+            raise InputError(
+                "This is the thread that carries runs, and it cannot wait for itself. Use await here: await agent.reply(…)"
+            )
+        asked = self._asked.add()
+        reply = SyncReply(self._reply(inputs, asked), asked)
+        surroundings.waiter().block(reply, None)
+        return reply.ended.result()
 
     async def handle_interrupt(self, reason: str) -> Msg:  # noqa: ARG002 - for overriding
         """What ``reply`` gives after a stop. Override it to say something else; it is not put into the history."""

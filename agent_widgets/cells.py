@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import signal
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 
 from agent_widgets.errors import AgentStopped, InputError
-from agent_widgets.interrupts import Interrupts
+from agent_widgets.interrupts import Interrupts, Wait
 from agent_widgets.loops import LoopThread
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
@@ -22,11 +25,11 @@ PUMP_SECONDS = 0.04
 
 
 class CellWaiter:
-    """How a cell waits for a run: ■ stops the run first and the cell after it, clicks are heard meanwhile."""
+    """How a cell waits: the first press of ■ stops the run, a second one frees the cell while the run's clean-up goes on."""
 
-    def __init__(self, tap: EarlyTap | None = None) -> None:
+    def __init__(self, interrupts: Interrupts, tap: EarlyTap | None = None) -> None:
+        self._interrupts = interrupts
         self._tap = tap
-        self._interrupts = Interrupts()
 
     async def wait(self, run: Waitable) -> None:
         """Return when the run has ended.
@@ -34,21 +37,33 @@ class CellWaiter:
         Raises:
             AgentStopped: ■ was pressed; the run has been stopped and its state is kept.
         """
-        ended = asyncio.wrap_future(run.ended)
-        hears = self._interrupts.add(run)
+        ended, freed = asyncio.wrap_future(run.ended), _Freed()
+        wait = self._interrupts.add(run, freed.set)
         try:
-            while not ended.done():
-                await asyncio.wait({ended}, timeout=POLL_SECONDS)
-                self._look(run)
+            await self._watch(wait, {ended, freed.future})
         except asyncio.CancelledError:
             run.stop(reason="the waiting cell was cancelled")
-            limit = time.monotonic() + CLEAN_UP_SECONDS
-            while not ended.done() and not self._interrupts.pressed_at and time.monotonic() < limit:
-                await asyncio.wait({ended}, timeout=POLL_SECONDS)  # a timeout waits for the clean-up, a press of ■ does not
+            wait.presses = max(wait.presses, 1)  # the next press frees it
+            await self._watch(wait, {ended, freed.future}, time.monotonic() + CLEAN_UP_SECONDS)
             raise
         finally:
-            pressed = self._pressed(run, hears=hears)
-        if pressed:
+            self._interrupts.remove(wait)
+            self._walk_away(run)
+        _raise_if_pressed(wait)
+
+    async def until(self, arrived: asyncio.Future[None], run: Waitable) -> None:
+        """Return when something of the run has arrived.
+
+        Raises:
+            AgentStopped: ■ was pressed; the run is being stopped.
+        """
+        freed = _Freed()
+        wait = self._interrupts.add(run, freed.set, presses_to_free=1)
+        try:
+            await asyncio.wait({arrived, freed.future}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._interrupts.remove(wait)
+        if wait.is_freed:
             raise AgentStopped(_STOPPED)
 
     def block(self, run: Waitable, timeout: float | None) -> bool:
@@ -56,35 +71,47 @@ class CellWaiter:
 
         Raises:
             AgentStopped: ■ was pressed; the run has been stopped and its state is kept.
-            InputError: called on the loop thread, where it would wait for itself.
+            InputError: called on the loop that carries it, or on the loop thread: it would wait for itself.
         """
-        if LoopThread.get().is_here:
+        if LoopThread.get().is_here or (run.is_carried_here and not run.is_over):
             raise InputError("run.wait() would block the thread that carries the run. In a tool or callback use `await run`.")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        hears = self._interrupts.add(run)
+        wake = queue.SimpleQueue[None]()  # not an Event: that one must not be set by a signal handler of the thread that waits
+        wait = self._interrupts.add(run, partial(wake.put, None), blocks=True)
+        run.ended.add_done_callback(lambda _: wake.put(None))
         try:
-            ended = threading.Event()
-            run.ended.add_done_callback(lambda _: ended.set())
-            pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
-            while not run.is_over and (deadline is None or time.monotonic() < deadline):
-                ended.wait(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
-                if hears and self._tap is not None:
-                    self._tap.pump()
-                self._look(run)
+            self._block(wait, wake, None if timeout is None else time.monotonic() + timeout)
+        except KeyboardInterrupt:  # pressed in the moment before it was heard here
+            run.stop(reason="interrupted in the notebook", source="kernel")
+            raise
         finally:
-            pressed = self._pressed(run, hears=hears)
-        if pressed:
-            raise AgentStopped(_STOPPED)
+            self._interrupts.remove(wait)
+        if wait.is_freed:
+            self._walk_away(run)
+        _raise_if_pressed(wait)
         return run.is_over
+
+    def _block(self, wait: Wait, wake: queue.SimpleQueue[None], deadline: float | None) -> None:
+        pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
+        while not wait.is_settled and (deadline is None or time.monotonic() < deadline):
+            with suppress(queue.Empty):
+                wake.get(timeout=_at_most(pause, deadline))
+            if self._tap is not None and threading.current_thread() is threading.main_thread():
+                self._tap.pump()
+            self._look(wait.run)
+
+    async def _watch(self, wait: Wait, wakes: set[asyncio.Future[None]], deadline: float | None = None) -> None:
+        """The same where the loop goes on."""
+        while not wait.is_settled and (deadline is None or time.monotonic() < deadline):
+            await asyncio.wait(wakes, timeout=_at_most(POLL_SECONDS, deadline), return_when=asyncio.FIRST_COMPLETED)
+            self._look(wait.run)
 
     def _look(self, run: Waitable) -> None:
         """Called while the cell waits: in a notebook there is nothing to do, the card asks."""
 
-    def _pressed(self, run: Waitable, *, hears: bool) -> bool:
-        pressed = hears and bool(self._interrupts.pressed_at) and run in self._interrupts.runs
-        if hears:
-            self._interrupts.remove(run)
-        return pressed
+    def _walk_away(self, run: Waitable) -> None:
+        """The caller waits no more: what has not ended is left to its clean-up, and a next reply waits for that."""
+        if not run.is_over:
+            run.abandon()
 
 
 class TerminalWaiter(CellWaiter):
@@ -108,4 +135,29 @@ class TerminalWaiter(CellWaiter):
                 run.deny(reason=answer.strip())
 
 
+class _Freed:
+    """Set by a signal handler, awaited on the loop that runs here."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self._loop.create_future()
+
+    def set(self) -> None:
+        self._loop.call_soon_threadsafe(self._set)  # not call_soon: a loop that sleeps would not hear it
+
+    def _set(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
 _STOPPED = "the run was stopped and its state is kept. Run the next cell to go on from it."
+_FREED = "the run was stopped, and its clean-up goes on without this cell. The next prompt waits for its end."
+
+
+def _at_most(seconds: float, deadline: float | None) -> float:
+    return seconds if deadline is None else max(0.0, min(seconds, deadline - time.monotonic()))
+
+
+def _raise_if_pressed(wait: Wait) -> None:
+    if wait.presses:
+        raise AgentStopped(_STOPPED if wait.run.is_over else _FREED)

@@ -1,17 +1,20 @@
-"""■: one press stops the runs that cells wait for, and a kernel's loop is kept awake to hear it in the other cells.
+"""■: a press stops the runs that the executing cell waits for, a second one frees the cell; what else runs is left alone.
 
-Law of this room: the handler is set on the main thread only, and only while a cell waits; whoever had the signal before gets it
-back.
+Law of this room: the handler is set on the main thread only, and only while a cell waits. A press that neither stops nor frees
+goes to whoever had the signal before, and so does the signal afterwards. A second press is no second cancel: that would cut
+the clean-up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -26,44 +29,110 @@ DOUBLE_CLICK_SECONDS = 0.3
 """A second press of ■ within this time is the same press."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class Wait:
+    """Somebody on the main thread who waits for a run, as ■ sees it."""
+
+    run: Waitable
+    free: Callable[[], None]
+    """Let the caller go, whatever the run does. Called by a signal handler."""
+    presses_to_free: int
+    cell: object
+    """Whose ■ it hears; ``None``: it blocks the main thread, so that every press means it."""
+    presses: int = 0
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether it is to wait no longer."""
+        return self.presses >= self.presses_to_free
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return self.is_freed or self.run.is_over
+
+    def press(self) -> None:
+        """Stop the run at first, free the caller when it was enough."""
+        self.presses += 1
+        if self.presses == 1:
+            self.run.stop(reason="interrupted in the notebook", source="kernel")
+        if self.presses == self.presses_to_free:
+            self.free()
+
+
 class Interrupts:
-    """One SIGINT handler for all runs that cells wait for: the first press stops them, a second one is the kernel's own."""
+    """One SIGINT handler for all that the executing cell waits for."""
 
-    runs: list[Waitable] = field(default_factory=list[Waitable])
-    pressed_at: float = 0.0
-    previous: Any = None
+    def __init__(self) -> None:
+        """Made in the middle of a cell, or before the first one."""
+        self._first = object()  # of what had begun before
+        self._cell = contextvars.ContextVar[object]("agent_widgets_cell", default=self._first)  # a task keeps its maker's
+        self._cells: list[object] = [self._first]  # a cell can execute another one: %%capture
+        self._waits: list[Wait] = []
+        self._pressed_at = 0.0
+        self._previous: Any = None
 
-    def add(self, run: Waitable) -> bool:
-        """Stop this run too on ■; ``False`` where no handler can be set (not the main thread)."""
-        if threading.current_thread() is not threading.main_thread():
-            return False
-        if not self.runs:
-            self.pressed_at = 0.0
-            self.previous = signal.getsignal(signal.SIGINT)
-            signal.signal(signal.SIGINT, self.on_signal)
-        self.runs.append(run)
-        return True
+    @property
+    def is_in_cell(self) -> bool:
+        """Whether a cell executes that was seen to begin."""
+        return self._cells[-1:] not in ([], [self._first])
 
-    def remove(self, run: Waitable) -> None:
-        """Put the previous handler back with the last run, unless somebody has put in another one."""
-        if run in self.runs:
-            self.runs.remove(run)
-        if not self.runs and signal.getsignal(signal.SIGINT) == self.on_signal:
-            signal.signal(signal.SIGINT, self.previous)
+    def begin_cell(self, *_: object) -> None:
+        """A cell begins: IPython's event ``pre_run_cell``, in the context in which its code will run."""
+        if _on_main_thread():
+            self._cells.append(object())
+            self._cell.set(self._cells[-1])
 
-    def on_signal(self, number: int, frame: FrameType | None) -> None:
+    def end_cell(self, *_: object) -> None:
+        """It has ended: tasks that it left behind hear ■ no more. IPython's event ``post_run_cell``."""
+        if _on_main_thread() and self._cells:
+            ended = self._cells.pop()
+            self._cell.set(self._cells[-1] if self._cells else None)
+            self._pressed_at = 0.0
+            self._waits = [wait for wait in self._waits if wait.cell is not ended]
+            self._let_go()
+
+    def add(self, run: Waitable, free: Callable[[], None], *, presses_to_free: int = 2, blocks: bool = False) -> Wait:
+        """Stop this run too on ■, until ``remove``. Nothing is heard off the main thread, or in a task that outlived its cell."""
+        wait = Wait(run, free, presses_to_free, None if blocks else self._cell.get())
+        if _on_main_thread() and (blocks or wait.cell in self._cells[-1:]):
+            self._waits.append(wait)
+            self._take()
+        return wait
+
+    def remove(self, wait: Wait) -> None:
+        """Nobody waits there any more."""
+        if wait in self._waits:
+            self._waits.remove(wait)
+            self._let_go()
+
+    def on_signal(self, _number: int, _frame: FrameType | None) -> None:
         """SIGINT has come, on the main thread."""
         now = time.monotonic()
-        if not self.pressed_at:
-            self.pressed_at = now
-            for run in self.runs:
-                run.stop(reason="interrupted in the notebook", source="kernel")
-        elif now - self.pressed_at > DOUBLE_CLICK_SECONDS and callable(self.previous):
-            # Put the kernel's handler back before it raises: the coroutine that would do it may never be resumed.
-            self.runs.clear()
-            signal.signal(signal.SIGINT, self.previous)
-            self.previous(number, frame)
+        if now - self._pressed_at < DOUBLE_CLICK_SECONDS:
+            return
+        meant = [wait for wait in self._waits if not wait.is_freed and (wait.cell is None or wait.cell in self._cells[-1:])]
+        if meant:
+            self._pressed_at = now
+            for wait in meant:
+                wait.press()
+        elif self._previous is not None:
+            # Given back before it raises: the coroutine that would do it later may never be resumed.
+            signal.signal(signal.SIGINT, self._previous)
+            signal.raise_signal(signal.SIGINT)
+
+    def _take(self) -> None:
+        held = signal.getsignal(signal.SIGINT)
+        if held is None or held == self.on_signal:  # None: not set by Python, and could not be given back
+            return
+        with suppress(OSError, RuntimeError, ValueError):  # there are no signals here (Pyodide)
+            signal.signal(signal.SIGINT, self.on_signal)
+            self._previous = held
+
+    def _let_go(self) -> None:
+        """Give the signal back with the last wait, unless somebody has taken it meanwhile."""
+        if not self._waits and signal.getsignal(signal.SIGINT) == self.on_signal:
+            signal.signal(signal.SIGINT, self._previous)
 
 
 class Heartbeat:
@@ -92,3 +161,7 @@ class Heartbeat:
             if any(run.status != "paused" for run in self._runs):
                 self._main_loop.call_soon_threadsafe(int)
             loop.call_later(HEARTBEAT_SECONDS, self._beat, loop)
+
+
+def _on_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -10,9 +10,11 @@ from typing import Any
 
 from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
-from agent_widgets.interrupts import Heartbeat
+from agent_widgets.errors import AgentStopped
+from agent_widgets.interrupts import Heartbeat, Interrupts
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
+from agent_widgets.waiting import surroundings
 
 OUTSIDE_LOOK_SECONDS = 1.0
 """How often the end of a cell looks whether its run waits for results that only a later cell can bring."""
@@ -21,7 +23,8 @@ OUTSIDE_LOOK_SECONDS = 1.0
 class NotebookKernel:
     """What this process has of a notebook: its shell, its tap, whether a page has ever spoken.
 
-    Module state with a documented life: made when first needed, ended by ``close`` (``%unload_ext``, tests).
+    Module state with a documented life: made when first needed; ``close`` (``%unload_ext``) takes out what it has put in, and
+    the next ``get`` puts it in again.
     """
 
     _one: NotebookKernel | None = None
@@ -31,26 +34,37 @@ class NotebookKernel:
         self.kernel: Any = getattr(shell, "kernel", None)
         self.page_seen = False
         self.tap = EarlyTap(self.kernel)
-        self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
-        self._capture = OutputCapture(shell)
-        self._capture.install()
+        self.interrupts = Interrupts()
+        self.waiter = (TerminalWaiter if self.kernel is None else CellWaiter)(self.interrupts, self.tap)
+        self._capture: OutputCapture | None = None
         main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
         self._heartbeat = Heartbeat(main_loop, self.tap.look)
         self._started_in_cell: list[Run] = []
-        self.tap.install()
-        shell.events.register("post_run_cell", self._after_cell)
+        self._follows_cells = False
 
     @classmethod
     def get(cls) -> NotebookKernel | None:
-        """The one of this process; ``None`` outside IPython."""
-        shell = _ipython()
-        if shell is None:
-            return None
-        one = cls._one
-        if one is None or one.shell is not shell:
-            one = cls._one = cls(shell)
-        one.tap.install()
+        """The one of this process, hearing clicks and what tools print; ``None`` outside IPython."""
+        one = cls._of_shell()
+        if one is not None:
+            one.open()
         return one
+
+    @classmethod
+    def waiter_here(cls) -> CellWaiter | None:
+        """How a cell waits for a reply without a card: it hears ■, and no more of this is put in. ``None`` outside IPython."""
+        one = cls._of_shell()
+        if one is None:
+            return None
+        one.follow_cells()
+        return one.waiter
+
+    @classmethod
+    def _of_shell(cls) -> NotebookKernel | None:
+        shell = _ipython()
+        if shell is not None and (cls._one is None or cls._one.shell is not shell):
+            cls._one = cls(shell)
+        return None if shell is None else cls._one
 
     @property
     def is_terminal(self) -> bool:
@@ -75,11 +89,30 @@ class NotebookKernel:
             self._started_in_cell.append(run)
 
     def close(self) -> None:
-        """Take out everything that was put in."""
+        """Take out everything that was put in. Runs go on, and their cards hear by the ordinary handler."""
         self.tap.uninstall()
-        self._capture.uninstall()
-        self.shell.events.unregister("post_run_cell", self._after_cell)
-        NotebookKernel._one = None
+        if self._capture is not None:
+            self._capture.uninstall()
+            self._capture = None
+        if self._follows_cells:
+            self.shell.events.unregister("pre_run_cell", self.interrupts.begin_cell)
+            self.shell.events.unregister("post_run_cell", self._after_cell)
+            self._follows_cells = False
+
+    def open(self) -> None:
+        """Put in what is not there; the tap looks each time whether it still is."""
+        self.tap.install()
+        self.follow_cells()
+        if self._capture is None:
+            self._capture = OutputCapture(self.shell)
+            self._capture.install()
+
+    def follow_cells(self) -> None:
+        """Know from now on which cell executes."""
+        if not self._follows_cells:
+            self.shell.events.register("pre_run_cell", self.interrupts.begin_cell)
+            self.shell.events.register("post_run_cell", self._after_cell)
+            self._follows_cells = True
 
     def _after_cell(self, *_: object) -> None:
         """With nobody there a run ends inside its own cell: nbclient drops updates that belong to an earlier one.
@@ -87,9 +120,14 @@ class NotebookKernel:
         One that waits for outside results is left waiting: only a later cell can bring them.
         """
         started, self._started_in_cell = self._started_in_cell, []
-        for run in started:
-            while not self.waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
-                pass
+        try:
+            for run in started:
+                while not run.is_abandoned and not self.waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
+                    pass
+        except AgentStopped as stopped:  # IPython would say that its callback failed
+            self.shell.showtraceback((AgentStopped, stopped, None))
+        finally:
+            self.interrupts.end_cell()
 
 
 def _waits_for_outside(run: Run) -> bool:
@@ -100,3 +138,6 @@ def _ipython() -> Any:
     from IPython.core.getipython import get_ipython  # noqa: PLC0415 - slow to import, and not needed in a script
 
     return get_ipython()
+
+
+surroundings.notebook = NotebookKernel.waiter_here

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from agent_widgets.errors import InputError
-
 Result = TypeVar("Result")
 
 
@@ -39,24 +37,6 @@ class LoopThread:
     def is_alive(self) -> bool:
         """Whether its thread runs."""
         return self._thread.is_alive()
-
-    def run_sync(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run ``coroutine`` on the loop and wait for it here. An interrupt of this thread cancels it, and goes on.
-
-        Raises:
-            InputError: called on the loop thread, where it would wait for itself.
-        """
-        if self.is_here:
-            coroutine.close()
-            raise InputError(
-                "This is the thread that carries runs, and it cannot wait for itself. Use await here: await agent.reply(…)"
-            )
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
 
     @property
     def is_here(self) -> bool:

@@ -25,7 +25,7 @@ from agent_widgets.loops import on_loop
 from agent_widgets.messages import JsonObject, Msg, PermissionRule
 from agent_widgets.state import valid_arguments
 from agent_widgets.transcript import Transcript
-from agent_widgets.waiting import PlainWaiter, Waiter
+from agent_widgets.waiting import Waiter, surroundings
 from agent_widgets.wire import RunView
 
 Listener = Callable[["Run", ev.Event | None], None]
@@ -65,7 +65,7 @@ class Run(Carriage):
             inputs: What the reply starts from.
             loop: Where its task lives. It must run; it may run in another thread.
             session_id: Put into the events that the run itself adds.
-            waiter: How ``await run`` and ``wait`` wait.
+            waiter: How ``await run`` and ``wait`` wait; as the cell does that makes it, or plainly, if ``None``.
             on_pause: Called on the loop when the reply pauses: a policy may decide here.
             deadline: Seconds from its start after which the run is stopped, whatever it waits for; ``None``: no limit.
             budget: What it may use before it is stopped; see ``Budget``.
@@ -90,7 +90,7 @@ class Run(Carriage):
         self.is_abandoned = False
         self.note = ""
         self.resume_with: Callable[[], Run] | None = None
-        self._waiter: Waiter = waiter or PlainWaiter()
+        self._waiter: Waiter = waiter or surroundings.waiter()
         self._on_pause = on_pause
         self._listeners: list[Listener] = []
         self._context.run(_current.set, self)

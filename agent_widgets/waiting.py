@@ -1,10 +1,15 @@
-"""How a caller waits for a run. A notebook has a way of its own (``cells.CellWaiter``): this one is everybody else's."""
+"""How a caller waits for a run. A notebook has a way of its own (``cells.CellWaiter``): this one is everybody else's.
+
+Law of this room: a caller who is interrupted or cancelled stops the run, waits for its clean-up within a limit, and goes on with
+its own exception. Module state: ``surroundings``, set once by the room that knows what a notebook is.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from agent_widgets.decisions import StopSource
 from agent_widgets.errors import InputError
@@ -16,7 +21,10 @@ CLEAN_UP_SECONDS = 5.0
 class Waitable(Protocol):
     """What a waiter needs of a run."""
 
-    ended: concurrent.futures.Future[None]
+    @property
+    def ended(self) -> concurrent.futures.Future[Any]:
+        """Done when it has ended."""
+        ...
 
     @property
     def is_over(self) -> bool:
@@ -32,6 +40,10 @@ class Waitable(Protocol):
         """End it."""
         ...
 
+    def abandon(self) -> None:
+        """Nobody waits for it any more: end it."""
+        ...
+
 
 class Waiter(Protocol):
     """How a caller waits for a run: a notebook cell must also hear ■ and keep clicks flowing."""
@@ -40,9 +52,28 @@ class Waiter(Protocol):
         """Return when the run has ended."""
         ...
 
+    async def until(self, arrived: asyncio.Future[None], run: Waitable) -> None:
+        """Return when something of the run has arrived."""
+        ...
+
     def block(self, run: Waitable, timeout: float | None) -> bool:
         """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough."""
         ...
+
+
+class Surroundings:
+    """How callers wait who were given no waiter: as the cell does that they are in, or plainly."""
+
+    def __init__(self) -> None:
+        self.notebook: Callable[[], Waiter | None] = lambda: None
+        """The waiter of the notebook around this process, if there is one; ``kernel`` says so when it is imported."""
+
+    def waiter(self) -> Waiter:
+        """The one to wait with here."""
+        return self.notebook() or PlainWaiter()
+
+
+surroundings = Surroundings()
 
 
 class PlainWaiter:
@@ -55,14 +86,27 @@ class PlainWaiter:
         except asyncio.CancelledError:
             run.stop(reason="the caller was cancelled")
             await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
+            if not run.is_over:
+                run.abandon()
             raise
+
+    async def until(self, arrived: asyncio.Future[None], run: Waitable) -> None:  # noqa: ARG002 - a notebook's waiter stops it
+        """Return when something of the run has arrived."""
+        await arrived
 
     def block(self, run: Waitable, timeout: float | None) -> bool:
         """Block this thread until the run has ended; ``False`` when ``timeout`` seconds were not enough.
+
+        Ctrl-C stops the run and goes on after its clean-up, a second one at once.
 
         Raises:
             InputError: called on the loop that carries the run, where it would wait for itself.
         """
         if not run.is_over and run.is_carried_here:
             raise InputError("run.wait() here would block the loop that carries the run, for ever. Use  await run")
-        return bool(concurrent.futures.wait([run.ended], timeout).done)
+        try:
+            return bool(concurrent.futures.wait([run.ended], timeout).done)
+        except KeyboardInterrupt:
+            run.stop(reason="interrupted by Ctrl-C", source="user")
+            concurrent.futures.wait([run.ended], CLEAN_UP_SECONDS)
+            raise
