@@ -55,8 +55,14 @@ def _parser() -> _Parser:
 
 
 def agent_cell(lines: list[str]) -> list[str]:
-    """The input transformer: ``%%agent …`` as one line that awaits. Other cells are given back as they are."""
+    """The input transformer: ``%%agent …`` as one line that awaits. Other cells are given back as they are.
+
+    So is one that cannot await, below ``%%time`` or ``%%capture`` or after ``%autoawait off``: there the magic itself blocks.
+    """
     if not lines or not f"{lines[0].rstrip()} ".startswith("%%agent "):
+        return lines
+    notebook = NotebookKernel.get()
+    if notebook is None or notebook.interrupts.is_in_cell or not notebook.shell.autoawait:
         return lines
     line, body = lines[0][len("%%agent") :].strip(), "".join(lines[1:])
     return [f"await __import__('agent_widgets.magics', fromlist=['run_cell']).run_cell({line!r}, {body!r})\n"]
@@ -110,7 +116,7 @@ class AgentMagics(Magics):
     @line_cell_magic
     def agent(self, line: str, cell: str | None = None) -> object:
         """Ask an agent (``%%agent``), or look after what runs (``%agent list``)."""
-        if cell is not None:  # below %%time or %%capture, where a cell cannot await
+        if cell is not None:  # of a cell that cannot await, see agent_cell
             run, waits = _start_cell(line, cell)
             return run.wait() if waits else run
         words = shlex.split(line)
