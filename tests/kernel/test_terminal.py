@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
 
+from agent_widgets.messages import ToolResultBlock
+from agent_widgets.wire import load_state
 from tests.kernel.fakefront import ROOT
 
 SETUP = """\
@@ -29,26 +35,76 @@ def delete_rows(table: str) -> str:
 ask = call("delete_rows", {"table": "orders"})
 cleaner = aw.Agent(ScriptedModel([[ask], [ask], [say("all done")]]), tools=[delete_rows])
 """
-SCRIPT = """\
-import asyncio
+WORKS = """\
+import asyncio, json, signal, sys
+import agent_widgets as aw
+from agent_widgets.models.scripted import ScriptedModel, call, say
 
-async def main():
-    print("begun", flush=True)
-    await agent.reply("Tell me a story")
+@aw.tool
+async def work() -> str:
+    "Work for a minute, and clean up for half a second."
+    await asyncio.sleep(0.1)
+    print("be" "gun", file=sys.__stdout__, flush=True)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(0.5)
+        print("cleaned", file=sys.__stdout__, flush=True)
+    return "done"
 
-try:
-    asyncio.run(main())
-except KeyboardInterrupt:
-    print("stopped", agent.state.check(), len(agent.state.context))
+class Stubborn:
+    "A foreign agent that swallows every cancel."
+    name = "stubborn"
+    async def run(self, inputs, emit):
+        await asyncio.sleep(0.1)
+        print("be" "gun", file=sys.__stdout__, flush=True)
+        while True:
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                pass
+    def stop_after_step(self): return False
+    def dump(self): return {}
+    def load(self, saved): pass
+
+agent = aw.Agent(ScriptedModel([[call("work")], [say("went on")]]), tools=[work])
+stubborn = Stubborn()
+
+async def awaited(agent):
+    run = aw.chat(agent, "go")
+    return await run
+
+async def by_session(agent):
+    return await aw.Session(agent).run("go")
+
+async def streamed(agent):
+    async for event in agent.reply_stream("go"):
+        pass
 """
+SCRIPT = """
+try:
+    {line}
+finally:
+    agent_state = agent.dump()
+    json.dump(agent_state, open("state.json", "w"))
+    print("saved", flush=True)
+"""
+LINES = (
+    "asyncio.run(agent.reply('go'))",
+    "asyncio.run(awaited(agent))",
+    "asyncio.run(by_session(agent))",
+    "asyncio.run(streamed(agent))",
+    "agent.reply_sync('go')",
+    "aw.chat(agent, 'go').wait()",
+)
 PROMPT = r"In \[\d+\]: "
 
 
-def spawned(command: list[str], env: dict[str, str]) -> Any:
+def spawned(command: list[str], env: dict[str, str], cwd: Path | None = None) -> Any:
     """This Python in a pseudo-terminal of its own; pexpect has no types."""
     pty: Any = pexpect
     env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
-    return pty.spawn(sys.executable, command, env=env, encoding="utf-8", timeout=30, dimensions=(50, 200))
+    return pty.spawn(sys.executable, command, env=env, cwd=cwd, encoding="utf-8", timeout=30, dimensions=(50, 200))
 
 
 @pytest.fixture
@@ -109,11 +165,87 @@ def test_a_magic_cell_works_and_ctrl_c_stops_it(terminal: Any) -> None:
     terminal.expect(r"TELL ME A STORY \(\)")
 
 
-def test_a_plain_script_is_stopped_by_ctrl_c_and_the_history_is_valid(tmp_path: Any) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SETUP + SCRIPT)
-    child = spawned([str(script)], {})
+def test_a_second_ctrl_c_frees_the_prompt_and_the_default_handler_is_back(terminal: Any) -> None:
+    for number, waits in enumerate(("await run", "run.wait()")):
+        for line in WORKS.splitlines() if not number else []:
+            terminal.sendline(line)
+        terminal.sendline(f"agent = aw.Agent(ScriptedModel([[call('work')], [say('went on')]]), tools=[work], name='t{number}')")
+        terminal.sendline(f"run = aw.chat(agent, 'go'); {waits}")
+        terminal.expect("begun")
+        terminal.sendintr()
+        time.sleep(0.4)
+        terminal.sendintr()
+        terminal.expect("AgentStopped: the run was stopped")
+        terminal.expect(PROMPT)
+        terminal.sendline("print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, 'handler')")
+        terminal.expect("True handler")
+        terminal.sendline("print((await aw.chat(agent, 'go on')).text.upper(), agent.state.check())")
+        terminal.expect(r"WENT ON \(\)")
+        terminal.sendline(f"run = aw.chat(Stubborn(), 'go'); {waits}")
+        terminal.expect("begun")
+        terminal.sendintr()
+        time.sleep(0.4)
+        pressed = time.monotonic()
+        terminal.sendintr()
+        terminal.expect("AgentStopped: the run was stopped, and its clean-up goes on")
+        assert time.monotonic() - pressed < 1
+        terminal.expect(PROMPT)
+        terminal.sendline("import time; time.sleep(30)")
+        terminal.expect("sleep")
+        time.sleep(0.3)
+        terminal.sendintr()
+        terminal.expect("KeyboardInterrupt")
+        terminal.expect(PROMPT)
+
+
+@pytest.mark.parametrize("waits", ["await run", "run.wait()"])
+def test_ctrl_c_while_the_question_is_open_stops_the_run(terminal: Any, waits: str) -> None:
+    for line in ASKS.splitlines():
+        terminal.sendline(line)
+    terminal.sendline(f"run = aw.chat(cleaner, 'Clean up'); {waits}")
+    terminal.expect("Approve\\? y, or a reason to deny: ")
+    terminal.sendintr()
+    terminal.expect("AgentStopped: the run was stopped and its state is kept")
+    terminal.expect(PROMPT)
+    terminal.sendline("print(run.status, cleaner.state.check(), cleaner.state.waiting(), len(cleaner.model.requests))")
+    terminal.expect(r"interrupted \(\) \(\) 1")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_plain_script_is_stopped_by_ctrl_c_after_the_clean_up_and_its_state_is_valid(tmp_path: Path, line: str) -> None:
+    (tmp_path / "script.py").write_text(WORKS + SCRIPT.format(line=line))
+    child = spawned(["script.py"], {}, cwd=tmp_path)
+    child.expect("begun")
+    pressed = time.monotonic()
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    assert time.monotonic() - pressed < 3
+    child.close()
+    said = child.before
+    assert "cleaned" in said
+    assert said.rstrip().splitlines()[-1] == "KeyboardInterrupt"
+    assert child.signalstatus == signal.SIGINT  # as Python ends a script that does not catch it
+    for noise in ("never retrieved", "destroyed", "never awaited", "Exception ignored", "Exception in"):
+        assert noise not in said
+    state = load_state(json.loads((tmp_path / "state.json").read_text()))
+    assert state.check() == ()
+    assert state.context[-1].finished_reason == "interrupted"
+    assert [b.state for b in state.context[-1].content if isinstance(b, ToolResultBlock)] == ["interrupted"]
+
+
+@pytest.mark.parametrize("line", ["asyncio.run(awaited(stubborn))", "aw.chat(stubborn, 'go').wait()"])
+def test_a_second_ctrl_c_ends_a_script_with_a_stubborn_agent(tmp_path: Path, line: str) -> None:
+    (tmp_path / "script.py").write_text(WORKS + line)
+    child = spawned(["script.py"], {}, cwd=tmp_path)
     child.expect("begun")
     child.sendintr()
-    child.expect(r"stopped \(\) \d")
-    child.close(force=True)
+    time.sleep(0.4)
+    pressed = time.monotonic()
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    assert time.monotonic() - pressed < 3
+    child.close()
+    assert child.before.rstrip().splitlines()[-1] == "KeyboardInterrupt"
+    assert child.signalstatus == signal.SIGINT
+    for noise in ("never retrieved", "destroyed", "Exception ignored"):
+        assert noise not in child.before
