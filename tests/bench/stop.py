@@ -1,4 +1,4 @@
-"""How long a press of Stop takes: from sending the command to the cancel of the agent's task, in real kernels.
+"""How long a press of Stop or ■ takes: from sending it to the cancel of the agent's task, in real kernels.
 
 The time is taken by one clock (``time.monotonic``, the same for all processes of a machine): before the client sends, and
 inside the model when its ``CancelledError`` arrives. It holds the client's sending and the socket too, so it is an upper
@@ -43,8 +43,8 @@ CELLS = {
 }
 
 
-def latencies(python: Path, cell: str, presses: int) -> list[float]:
-    """Milliseconds of each press, in order."""
+def latencies(python: Path, cell: str, presses: int, *, interrupts: bool = False) -> list[float]:
+    """Milliseconds of each press, in order: of the card's Stop, or of ■."""
     with Front(python) as front:
         front.run(SETUP)
         sent: list[float] = []
@@ -54,7 +54,10 @@ def latencies(python: Path, cell: str, presses: int) -> list[float]:
             page.wait_for_text()
             time.sleep(0.01)  # presses are not in step with the kernel
             sent.append(time.monotonic())
-            page.stop()
+            if interrupts:
+                front.interrupt()
+            else:
+                page.stop()
             page.wait_for_state("interrupted")
             front.wait(busy)
         cut: list[float] = ast.literal_eval(front.run("print(cut)"))
@@ -65,12 +68,15 @@ def latencies(python: Path, cell: str, presses: int) -> list[float]:
 
 def report(kernels: dict[str, Path], presses: int = 200) -> Iterator[str]:
     """The table, as lines."""
-    yield f"{f'{presses} presses of Stop, ms from sending to cancel':<62}{'median':>8}{'p95':>8}{'max':>8}"
+    yield f"{f'{presses} presses of Stop and of ■, ms from sending to cancel':<62}{'median':>8}{'p95':>8}{'max':>8}"
     for name, python in kernels.items():
         for kind, cell in CELLS.items():
-            times = latencies(python, cell, presses)
-            p95 = statistics.quantiles(times, n=20)[-1]
-            yield f"{f'{name}, {kind}':<62}{statistics.median(times):>8.1f}{p95:>8.1f}{max(times):>8.1f}"
+            for button in ("Stop", "■"):
+                if button == "■" and kind == "background":
+                    continue  # ■ leaves it alone
+                times = latencies(python, cell, presses, interrupts=button == "■")
+                p95 = statistics.quantiles(times, n=20)[-1]
+                yield f"{f'{name}, {kind}, {button}':<62}{statistics.median(times):>8.1f}{p95:>8.1f}{max(times):>8.1f}"
 
 
 if __name__ == "__main__":
