@@ -21,7 +21,8 @@ OUTSIDE_LOOK_SECONDS = 1.0
 class NotebookKernel:
     """What this process has of a notebook: its shell, its tap, whether a page has ever spoken.
 
-    Module state with a documented life: made when first needed, ended by ``close`` (``%unload_ext``, tests).
+    Module state with a documented life: made when first needed; ``close`` (``%unload_ext``) takes out what it has put in, and
+    the next ``get`` puts it in again.
     """
 
     _one: NotebookKernel | None = None
@@ -32,13 +33,9 @@ class NotebookKernel:
         self.page_seen = False
         self.tap = EarlyTap(self.kernel)
         self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
-        self._capture = OutputCapture(shell)
-        self._capture.install()
-        main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
-        self._heartbeat = Heartbeat(main_loop, self.tap.look)
+        self._capture: OutputCapture | None = None
+        self._heartbeat = Heartbeat(getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None))
         self._started_in_cell: list[Run] = []
-        self.tap.install()
-        shell.events.register("post_run_cell", self._after_cell)
 
     @classmethod
     def get(cls) -> NotebookKernel | None:
@@ -49,7 +46,7 @@ class NotebookKernel:
         one = cls._one
         if one is None or one.shell is not shell:
             one = cls._one = cls(shell)
-        one.tap.install()
+        one._open()
         return one
 
     @property
@@ -75,11 +72,20 @@ class NotebookKernel:
             self._started_in_cell.append(run)
 
     def close(self) -> None:
-        """Take out everything that was put in."""
+        """Take out everything that was put in. Runs go on, and their cards hear by the ordinary handler."""
         self.tap.uninstall()
-        self._capture.uninstall()
-        self.shell.events.unregister("post_run_cell", self._after_cell)
-        NotebookKernel._one = None
+        if self._capture is not None:
+            self._capture.uninstall()
+            self.shell.events.unregister("post_run_cell", self._after_cell)
+            self._capture = None
+
+    def _open(self) -> None:
+        """Put in what is not there; the tap looks each time whether it still is."""
+        self.tap.install()
+        if self._capture is None:
+            self._capture = OutputCapture(self.shell)
+            self._capture.install()
+            self.shell.events.register("post_run_cell", self._after_cell)
 
     def _after_cell(self, *_: object) -> None:
         """With nobody there a run ends inside its own cell: nbclient drops updates that belong to an earlier one.
