@@ -43,13 +43,9 @@ class EarlyTap:
         self._link: _Link | None = None
         self._links_made = 0
         self._raw_socket: Any = None
-        self._why_not = "it was not put in"
         self._unread = 0
-
-    @property
-    def reason(self) -> str:
+        self.reason = "it was not put in"
         """Why clicks may be late, for the person who looks for it; empty while they are heard early."""
-        return self._why_not
 
     @property
     def must_pump(self) -> bool:
@@ -71,7 +67,7 @@ class EarlyTap:
         """
         missing = _missing(self._kernel)
         if missing:
-            self._why_not = f"this kernel has no {missing}"
+            self.reason = f"this kernel has no {missing}"
         elif self._link is None or self._stream._recv_callback is not self._link:  # noqa: SLF001 - pyzmq has no public name
             self._on_owner(self._put_on_top)
 
@@ -108,28 +104,28 @@ class EarlyTap:
 
         self._stream.io_loop.add_callback(act)
         if in_cell and not done.wait(OWNER_SECONDS):
-            self._why_not = f"the kernel's receiving thread has not answered within {OWNER_SECONDS:g} s"
+            self.reason = f"the kernel's receiving thread has not answered within {OWNER_SECONDS:g} s"
 
     def _attempt(self, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception as error:  # noqa: BLE001 - without a tap the kernel goes on as it was
-            self._why_not = f"{type(error).__name__}: {error}"
+            self.reason = f"{type(error).__name__}: {error}"
 
     def _put_on_top(self) -> None:
         if self._links_made == MAX_LINKS:
-            self._why_not = f"another library has put its callback on top of this one {MAX_LINKS} times"
+            self.reason = f"another library has put its callback on top of this one {MAX_LINKS} times"
             return
         if self._link is not None:
             self._link.peek = None  # somebody may still call it: it passes on, and the new one hears
         link = _Link(self._stream._recv_callback, self._peek)  # noqa: SLF001
         self._stream.on_recv(link, copy=self._stream._recv_copy)  # noqa: SLF001
-        self._link, self._why_not = link, ""
+        self._link, self.reason = link, ""
         self._links_made += 1
         self._send_through_stream()
 
     def _take_out(self) -> None:
-        link, self._link, self._why_not = self._link, None, "it was taken out (%unload_ext)"
+        link, self._link, self.reason = self._link, None, "it was taken out (%unload_ext)"
         if link is None:
             return
         link.peek = None
@@ -147,8 +143,9 @@ class EarlyTap:
         the kernel stays deaf until something else arrives (https://github.com/ipython/ipykernel/pull/1529).
         """
         manager = getattr(getattr(self._kernel, "shell_channel_thread", None), "manager", None)
-        if getattr(manager, "_shell_socket", None) is getattr(self._stream, "socket", self._stream):
-            self._raw_socket, manager._shell_socket = manager._shell_socket, self._stream  # noqa: SLF001
+        raw = getattr(manager, "_shell_socket", None)
+        if manager is not None and raw is not None and raw is getattr(self._stream, "socket", None):
+            self._raw_socket, manager._shell_socket = raw, self._stream  # noqa: SLF001
 
     def _peek(self, message: Any) -> None:
         if not self._cards:
@@ -157,7 +154,7 @@ class EarlyTap:
             self._tell(message)
         except Exception as error:  # noqa: BLE001 - a broken peek must never cost the kernel a message
             self._unread += 1
-            self._why_not = f"{self._unread} messages could not be read, the last one: {type(error).__name__}: {error}"
+            self.reason = f"messages that could not be read: {self._unread}, the last one: {type(error).__name__}: {error}"
 
     def _tell(self, message: Any) -> None:
         session, copy = self._kernel.session, isinstance(message[0], bytes)
