@@ -7,6 +7,7 @@
 #   make gates      each gate bites; the wheel is whole
 #   make js-test    vitest
 #   make kernels    pytest on real kernels: ipykernel 7.4, 7.0, 6.31
+#   make test-kernels   every kernel on every Python: 100 stops of each kind as a table with limits, and these tests. An hour
 #   make browser    pytest on real JupyterLab and Notebook in Chromium
 #   make notebooks  runs the example notebooks with nobody there
 #   make fuzz       10,000 runs with random stops, decisions and crashes, each checked against the contract
@@ -14,10 +15,15 @@
 #   make compare    the same scripts, stopped at the same places, on AgentScope 2 and 1, agentling, smolagents and this
 #   make bench, make picture, make format, make clean
 #
-# PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to any pytest.
+# PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to any pytest. Of test-kernels, PYTHONS="3.11"
+# and KERNELS="7.4.0 6.31.0" choose a part, MATRIX="--times 3 --json rows.jsonl" adds options.
 
 PYTHON ?= python3
 PYTEST ?=
+PYTHONS ?= 3.11 3.12 3.13
+# pre: the newest pre-release.
+KERNELS ?= 6.29.5 6.31.0 7.0.1 7.1.0 7.2.0 7.3.0 7.4.0 pre
+MATRIX ?=
 NOTEBOOK := examples_notebooks/01_quickstart.ipynb
 
 SHELL := bash
@@ -30,11 +36,13 @@ PY := .venv/bin/python
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Twice quiet: only errors.
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check
+# Into an environment without a pip of its own.
+pip-into = $(PY) -m pip --python $(1)/bin/python install -qq --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml hatch_build.py
 PYTHON_CODE := agent_widgets tests hatch_build.py $(wildcard js/*.py)
 
-.PHONY: demo test lint unit gates js-test js-check kernels browser notebooks bench fuzz crash compare picture format clean \
-        demo-env test-env kernels-env agentscope-env compare-env chromium node python bundle
+.PHONY: demo test lint unit gates js-test js-check kernels test-kernels browser notebooks bench fuzz crash compare picture \
+        format clean demo-env test-env kernels-env matrix-env matrix-pythons agentscope-env compare-env chromium node python bundle
 
 demo: demo-env
 	exec $(PY) -m jupyterlab --no-browser -y --ip=127.0.0.1 $(AS_ROOT) \
@@ -84,6 +92,9 @@ js-test: js/node_modules/.ready
 
 kernels: test-env kernels-env
 	$(PY) -m pytest -m "" tests/kernel $(PYTEST)
+
+test-kernels: test-env matrix-env
+	$(PY) -m tests.kernel.matrix --pythons $(PYTHONS) --kernels $(KERNELS) --suite $(MATRIX)
 
 browser: test-env chromium
 	$(PY) -m pytest -m "" tests/browser $(PYTEST)
@@ -147,6 +158,27 @@ python:
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python $(PIP_INSTALL) ipykernel==$(ipykernel) --editable .
 	touch $@
+
+# The matrix: one environment for each Python and ipykernel, such as .venvs/matrix/3.12-7.1.0.
+matrix-env: $(foreach python,$(PYTHONS),$(KERNELS:%=.venvs/matrix/$(python)-%/.ready))
+	$(if $(filter pre,$(KERNELS)),for python in $(PYTHONS); do \
+	  $(call pip-into,.venvs/matrix/$$python-pre) --pre --upgrade ipykernel; done)
+
+.venvs/matrix/%/.ready: version = $(firstword $(subst -, ,$*))
+.venvs/matrix/%/.ready: ipykernel = $(patsubst ipykernel==pre,ipykernel,ipykernel==$(lastword $(subst -, ,$*)))
+.venvs/matrix/%/.ready: $(BUILD_INPUTS) | matrix-pythons .venv/bin/python bundle
+	"$$($(call find-python,$(version)))" -m venv --without-pip $(@D)
+	$(call pip-into,$(@D)) --no-compile $(ipykernel) --editable .
+	touch $@
+
+# On the PATH, or in pyenv: its shims answer for versions that are there and not chosen, by failing.
+find-python = for python in python$(1) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(1).*/bin/python; do \
+  if "$$python" -c '' 2>/dev/null; then echo "$$python"; break; fi; done
+
+matrix-pythons:
+	@for version in $(PYTHONS); do if [ -z "$$($(call find-python,$$version))" ]; then \
+	  echo "Python $$version was not found, neither as python$$version on the PATH nor in pyenv." \
+	    "Install it, or leave it out: make $(MAKECMDGOALS) PYTHONS=\"3.11\"" >&2; exit 1; fi; done
 
 # Apart, because it brings another web stack. The wire test runs it in a process of its own.
 .venvs/agentscope/.ready: | python

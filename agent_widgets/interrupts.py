@@ -136,11 +136,10 @@ class Interrupts:
 
 
 class Heartbeat:
-    """Wakes the kernel's loop while runs are active, and has its socket looked at while they are active or wait."""
+    """Wakes the kernel's loop while runs are active."""
 
-    def __init__(self, main_loop: asyncio.AbstractEventLoop | None, look: Callable[[], None]) -> None:
+    def __init__(self, main_loop: asyncio.AbstractEventLoop | None) -> None:
         self._main_loop = main_loop
-        self._look = look
         self._runs: set[Run] = set()
 
     def beat_for(self, run: Run) -> None:
@@ -157,7 +156,6 @@ class Heartbeat:
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
         self._runs = {run for run in self._runs if not run.is_over}
         if self._runs and self._main_loop is not None and not self._main_loop.is_closed():
-            self._look()
             if any(run.status != "paused" for run in self._runs):
                 self._main_loop.call_soon_threadsafe(int)
             loop.call_later(HEARTBEAT_SECONDS, self._beat, loop)

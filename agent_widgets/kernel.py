@@ -37,8 +37,7 @@ class NotebookKernel:
         self.interrupts = Interrupts()
         self.waiter = (TerminalWaiter if self.kernel is None else CellWaiter)(self.interrupts, self.tap)
         self._capture: OutputCapture | None = None
-        main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
-        self._heartbeat = Heartbeat(main_loop, self.tap.look)
+        self._heartbeat = Heartbeat(getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None))
         self._started_in_cell: list[Run] = []
         self._follows_cells = False
 

@@ -141,6 +141,9 @@ class AgentMagics(Magics):
                 print(f"    rule: {told(rule)}")  # noqa: T201
         if not sessions():
             print("No agent has run in this kernel yet.\n\n" + _USAGE)  # noqa: T201
+        notebook = NotebookKernel.get()
+        if notebook is not None and not notebook.is_terminal and notebook.tap.reason:
+            print(f"Clicks may wait until the kernel is idle: {notebook.tap.reason}.")  # noqa: T201
 
     def _stop(self, rest: list[str]) -> None:
         for session in [_session_named(rest[0])] if rest else sessions():

@@ -1,11 +1,12 @@
 """The early tap: hears a card's commands when they reach the kernel's socket, whatever the kernel is doing.
 
 It peeks and never swallows: every message goes on to whoever received before (the kernel, or another library's tap), and
-the ordinary comm handler hears the same command again, so commands are handled once by their id. Everything private that
-it touches is looked for first; what is missing costs latency and nothing else.
+the ordinary comm handler hears the same command again, so commands are handled once by their id. Every private name that it
+touches is looked for first; where one is missing the ordinary handler is left, clicks may wait for the cell, and ``reason``
+says why.
 
-* ipykernel >= 7: the callback runs on the shell channel's own thread, during every kind of cell.
-* ipykernel 6: it runs on the main loop: during awaiting cells, and while ``pump`` is called by a waiting one.
+* ipykernel >= 7: the stream belongs to the shell channel's own thread: heard during every kind of cell.
+* ipykernel 6: it belongs to the main loop: heard during awaiting cells, and while ``pump`` is called by a waiting one.
 """
 
 from __future__ import annotations
@@ -19,26 +20,37 @@ import zmq
 Hear = Callable[[object], None]
 """Takes the content of a custom comm message. Called on the kernel's receiving thread: hand over and return."""
 
+MAX_LINKS = 20
+"""How often a tap goes back on top of another library's: two that both insist would make the chain longer for ever."""
+
+OWNER_SECONDS = 2.0
+"""How long a cell waits until the stream's own thread has put the tap in or taken it out: microseconds, unless it hangs."""
+
+_NEEDED = {
+    "": ("shell_stream", "session", "io_loop"),
+    "shell_stream": ("io_loop", "on_recv", "flush", "_recv_callback", "_recv_copy"),
+    "session": ("feed_identities", "deserialize", "unpack"),
+}
+"""The names of the kernel, its stream and its session without which nothing can be heard early."""
+
 
 class EarlyTap:
     """One tap on one kernel's shell stream."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
-        self._stream: Any = getattr(kernel, "shell_stream", None)
-        channel_thread = getattr(kernel, "shell_channel_thread", None)
-        self._channel_loop: Any = getattr(channel_thread, "io_loop", None)
         self._cards: dict[str, Hear] = {}
-        self._before: Any = None
-        self._copy = False
-        self._active = False
-        self._callback = self._received  # one object: whether it is still on top is asked by identity
-        self.failures = 0
+        self._link: _Link | None = None
+        self._links_made = 0
+        self._raw_socket: Any = None
+        self._unread = 0
+        self.reason = "it was not put in"
+        """Why clicks may be late, for the person who looks for it; empty while they are heard early."""
 
     @property
     def must_pump(self) -> bool:
         """Whether a waiting cell has to call ``pump`` (ipykernel 6)."""
-        return self._active and self._channel_loop is None
+        return self._link is not None and self._is_on_main_loop
 
     def hear(self, comm_id: str, hear: Hear) -> None:
         """Tell ``hear`` of the custom messages of this comm."""
@@ -49,70 +61,106 @@ class EarlyTap:
         self._cards.pop(comm_id, None)
 
     def install(self) -> None:
-        """Begin to peek; nothing if this kernel cannot be tapped, or is."""
-        if not self._active and getattr(self._stream, "_recv_callback", None) is not None:
-            self._on_stream(self._install)
+        """Begin to peek, or go back on top if another library has put its own callback there since.
+
+        Nothing if it is on top, or this kernel cannot be tapped. On the main thread it returns when it is done.
+        """
+        missing = _missing(self._kernel)
+        if missing:
+            self.reason = f"this kernel has no {missing}"
+        elif self._link is None or self._stream._recv_callback is not self._link:  # noqa: SLF001 - pyzmq has no public name
+            self._on_owner(self._put_on_top)
 
     def uninstall(self) -> None:
         """Stop peeking. If another tap sits on top of this one, it stays below as a pass-through."""
-        if self._active:
-            self._on_stream(self._uninstall)
+        if self._link is not None:
+            self._on_owner(self._take_out)
 
     def pump(self) -> None:
         """Read waiting messages into the kernel's queue, on the main thread; they are peeked at and stay in order."""
         if self.must_pump:
             self._stream.flush(zmq.POLLIN)
 
-    def look(self) -> None:
-        """Have the receiving thread look at its socket (ipykernel >= 7). Any thread.
+    # -- on the thread that owns the stream -------------------------------------------------------------------------
 
-        zmq signals a socket once: a signal that is taken while a reply is sent would leave the kernel deaf until it is asked.
-        """
-        if self._active and self._channel_loop is not None:
-            self._channel_loop.add_callback(self._look)
+    @property
+    def _stream(self) -> Any:
+        return self._kernel.shell_stream
 
-    def _look(self) -> None:
-        if self._active:
-            self._stream.flush(zmq.POLLIN)
+    @property
+    def _is_on_main_loop(self) -> bool:
+        return self._stream.io_loop is self._kernel.io_loop
 
-    def _on_stream(self, action: Callable[[], None]) -> None:
-        """Do it on the thread that owns the stream."""
-        if self._channel_loop is None:
-            action()
+    def _on_owner(self, action: Callable[[], None]) -> None:
+        in_cell = threading.current_thread() is threading.main_thread()
+        if in_cell and self._is_on_main_loop:
+            self._attempt(action)
             return
         done = threading.Event()
 
         def act() -> None:
-            action()
+            self._attempt(action)
             done.set()
 
-        self._channel_loop.add_callback(act)
-        done.wait(2)
+        self._stream.io_loop.add_callback(act)
+        if in_cell and not done.wait(OWNER_SECONDS):
+            self.reason = f"the kernel's receiving thread has not answered within {OWNER_SECONDS:g} s"
 
-    def _install(self) -> None:
-        self._before = self._stream._recv_callback  # noqa: SLF001 - pyzmq has no public name for it
-        self._copy = bool(getattr(self._stream, "_recv_copy", False))
-        self._active = True
-        self._stream.on_recv(self._callback, copy=self._copy)
+    def _attempt(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - without a tap the kernel goes on as it was
+            self.reason = f"{type(error).__name__}: {error}"
 
-    def _uninstall(self) -> None:
-        self._active = False
-        if self._stream._recv_callback is self._callback:  # noqa: SLF001
-            self._stream.on_recv(self._before, copy=self._copy)
+    def _put_on_top(self) -> None:
+        if self._links_made == MAX_LINKS:
+            self.reason = f"another library has put its callback on top of this one {MAX_LINKS} times"
+            return
+        if self._link is not None:
+            self._link.peek = None  # somebody may still call it: it passes on, and the new one hears
+        link = _Link(self._stream._recv_callback, self._peek)  # noqa: SLF001
+        self._stream.on_recv(link, copy=self._stream._recv_copy)  # noqa: SLF001
+        self._link, self.reason = link, ""
+        self._links_made += 1
+        self._send_through_stream()
 
-    def _received(self, message: Any) -> Any:
-        if self._active and self._cards:
-            try:
-                self._peek(message)
-            except Exception:  # noqa: BLE001 - a broken peek must never cost the kernel a message
-                self.failures += 1
-        return self._before(message)  # ipykernel 7: a coroutine, which pyzmq schedules
+    def _take_out(self) -> None:
+        link, self._link, self.reason = self._link, None, "it was taken out (%unload_ext)"
+        if link is None:
+            return
+        link.peek = None
+        if self._stream._recv_callback is link:  # noqa: SLF001
+            self._stream.on_recv(link.below, copy=self._stream._recv_copy)  # noqa: SLF001
+            self._links_made -= 1
+        if self._raw_socket is not None:
+            self._kernel.shell_channel_thread.manager._shell_socket = self._raw_socket  # noqa: SLF001
+            self._raw_socket = None
+
+    def _send_through_stream(self) -> None:
+        """What ipykernel 7.4 does by itself: before it, a message that arrives while a reply is sent may never be read.
+
+        7.0 to 7.3 send replies on the stream's socket, past the stream: that takes the socket's signal for what has arrived, and
+        the kernel stays deaf until something else arrives (https://github.com/ipython/ipykernel/pull/1529).
+        """
+        manager = getattr(getattr(self._kernel, "shell_channel_thread", None), "manager", None)
+        raw = getattr(manager, "_shell_socket", None)
+        if manager is not None and raw is not None and raw is getattr(self._stream, "socket", None):
+            self._raw_socket, manager._shell_socket = raw, self._stream  # noqa: SLF001
 
     def _peek(self, message: Any) -> None:
-        session = self._kernel.session
-        _, frames = session.feed_identities(message, copy=self._copy)
+        if not self._cards:
+            return
+        try:
+            self._tell(message)
+        except Exception as error:  # noqa: BLE001 - a broken peek must never cost the kernel a message
+            self._unread += 1
+            self.reason = f"messages that could not be read: {self._unread}, the last one: {type(error).__name__}: {error}"
+
+    def _tell(self, message: Any) -> None:
+        session, copy = self._kernel.session, isinstance(message[0], bytes)
+        _, frames = session.feed_identities(message, copy=copy)
         # content=False checks the signature without storing its digest: with it the kernel would refuse the message as a replay
-        header = session.deserialize(frames, content=False, copy=self._copy)
+        header = session.deserialize(frames, content=False, copy=copy)
         if header["header"]["msg_type"] != "comm_msg":
             return
         content: dict[str, Any] = session.unpack(header["content"])
@@ -120,3 +168,26 @@ class EarlyTap:
         data: dict[str, Any] = content.get("data") or {}
         if hear is not None and data.get("method") == "custom":
             hear(data.get("content"))
+
+
+class _Link:
+    """A callback in the stream's chain. Each time a new one: one that is out of use goes on passing on to what it found."""
+
+    def __init__(self, below: Callable[[Any], Any], peek: Callable[[Any], None]) -> None:
+        self.below = below
+        self.peek: Callable[[Any], None] | None = peek
+
+    def __call__(self, message: Any) -> Any:
+        if self.peek is not None:
+            self.peek(message)
+        return self.below(message)  # ipykernel 7: a coroutine, which pyzmq schedules
+
+
+def _missing(kernel: Any) -> str:
+    """The first name that this kernel lacks, or that holds nothing."""
+    for part, names in _NEEDED.items():
+        owner = getattr(kernel, part) if part else kernel
+        for name in names:
+            if getattr(owner, name, None) is None:
+                return f"{part}.{name}".lstrip(".")
+    return ""

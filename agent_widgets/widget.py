@@ -135,10 +135,9 @@ class AgentWidget(anywidget.AnyWidget):
         )
         self._unlisten.append(session.watch_rules(self._rules_changed))
         self.on_msg(lambda _widget, content, _buffers: self._receive(content))
-        notebook = NotebookKernel.get()
-        self._tap = notebook.tap if notebook else None
-        if self._tap is not None and self.comm is not None:
-            self._tap.hear(self.comm.comm_id, self._receive)
+        self._notebook = NotebookKernel.get()
+        if self._notebook is not None and self.comm is not None:
+            self._notebook.tap.hear(self.comm.comm_id, self._receive)
 
     def attach(self, run: Run) -> None:
         """Show a run on this card. Before it is started, or on its loop."""
@@ -166,8 +165,8 @@ class AgentWidget(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Let the pages go; runs go on."""
-        if self._tap is not None and self.comm is not None:
-            self._tap.forget(self.comm.comm_id)
+        if self._notebook is not None and self.comm is not None:
+            self._notebook.tap.forget(self.comm.comm_id)
         for unlisten in self._unlisten:
             unlisten()
         super().close()
@@ -232,8 +231,7 @@ class AgentWidget(anywidget.AnyWidget):
         nbclient stores what is sent.
         """
         self._latest = self._snapshot()
-        notebook = NotebookKernel.get()
-        if notebook is not None and not notebook.anybody_there:
+        if self._notebook is not None and not self._notebook.anybody_there:
             self.snapshot = self._latest
         if self.on_static is not None:
             self.on_static(self.static())
@@ -314,9 +312,8 @@ class AgentWidget(anywidget.AnyWidget):
 
     def _answer(self, command: Hello | Resync) -> None:
         """A page has appeared, or has missed something: give it everything."""
-        notebook = NotebookKernel.get()
-        if notebook is not None:
-            notebook.page_seen = True
+        if self._notebook is not None:
+            self._notebook.page_seen = True
         self._send_frame()  # what is in the buffers is in the views too: it must not be sent again after them
         if command.have < self._seq:
             self.send(snapshot_message(self._seq, [run.view() for run in self._runs], rules=self.session.rules))

@@ -147,6 +147,12 @@ class Front:
                 if not self._arrived.wait(max(deadline - time.monotonic(), 0)) and time.monotonic() >= deadline:
                     raise TimeoutError(f"No such message within {timeout} s. The kernel's own output:\n{self.kernel_log()}")
 
+    def forget(self) -> None:
+        """Let go of all messages and comms so far: waiting looks through them, and a kernel may carry a thousand runs."""
+        with self._arrived:
+            self.messages.clear()
+            self.comms.clear()
+
     # -- comms ----------------------------------------------------------------------------------------------------------
 
     def comm_open(self, target: str, data: JsonDict | None = None) -> str:

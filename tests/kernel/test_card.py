@@ -192,54 +192,6 @@ def test_bad_magic_arguments_are_explained(front: Front, page: Page) -> None:
     assert "not a command" in front.run("%agent explode")
 
 
-def test_unload_takes_everything_out_and_load_puts_it_back(front: Front, page: Page) -> None:
-    front.run(
-        "import sys; before = sys.stdout; from IPython import get_ipython; ip = get_ipython(); publish = ip.display_pub.publish"
-    )
-    front.run("stream = ip.kernel.shell_stream; callback = stream._recv_callback")
-    front.run("%load_ext agent_widgets")
-    assert front.run("print(stream._recv_callback == callback)") == "False\n"
-    front.run("%unload_ext agent_widgets")
-    assert (
-        front.run("print(stream._recv_callback == callback, sys.stdout is before, ip.display_pub.publish == publish)")
-        == "True True True\n"
-    )
-    front.run("%load_ext agent_widgets\nagent = aw.Agent(slow())\nrun = aw.chat(agent, 'tell me')")
-    page.wait_for_text()
-    page.stop()
-    page.wait_for_state("interrupted")
-
-
-def test_two_taps_one_on_the_other_both_hear_and_the_kernel_loses_nothing(front: Front, page: Page) -> None:
-    front.run("%load_ext agent_widgets")
-    front.run(FOREIGN_TAP)
-    front.run("agent = aw.Agent(slow())")
-    cell = front.execute("run = aw.chat(agent, 'tell me'); run.wait()")
-    page.wait_for_text()
-    page.stop()
-    page.wait_for_state("interrupted")
-    front.wait(cell)
-    assert int(front.run("print(len(heard))")) > 0
-    front.run("%unload_ext agent_widgets")  # ours is below: it stays as a pass-through
-    assert front.run("print('still', 'alive')") == "still alive\n"
-
-
-FOREIGN_TAP = """
-from IPython import get_ipython
-heard = []
-kernel = get_ipython().kernel
-stream = kernel.shell_stream
-def put_on_top():
-    below, copy = stream._recv_callback, stream._recv_copy
-    def tap(message):
-        heard.append(1)
-        return below(message)
-    stream.on_recv(tap, copy=copy)
-thread = getattr(kernel, 'shell_channel_thread', None)
-thread.io_loop.add_callback(put_on_top) if thread else put_on_top()
-"""
-
-
 def test_a_chat_without_a_prompt_shows_the_waiting_run_again_and_either_card_decides(front: Front, page: Page) -> None:
     front.run(ASKS)
     front.run("run = aw.chat(agent, 'clean up')")
