@@ -145,7 +145,7 @@ python:
 .venvs/k70/.ready: ipykernel := 7.0.1
 .venvs/k6/.ready .venvs/k70/.ready: $(BUILD_INPUTS) | python bundle
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python $(PIP_INSTALL) ipykernel==$(ipykernel) --editable .
+	$(@D)/bin/python $(PIP_INSTALL) ipykernel==$(ipykernel) nest-asyncio nest-asyncio2 --editable .
 	touch $@
 
 # Apart, because it brings another web stack. The wire test runs it in a process of its own.
