@@ -5,6 +5,7 @@ The only room that knows ipykernel. In a terminal IPython or a plain script the 
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -12,10 +13,17 @@ from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
 from agent_widgets.interrupts import Heartbeat
 from agent_widgets.runs import Run
+from agent_widgets.settings import AgentWidgets, ipython_shell
 from agent_widgets.tap import EarlyTap
+from agent_widgets.unattended import Unattended
 
-OUTSIDE_LOOK_SECONDS = 1.0
-"""How often the end of a cell looks whether its run waits for results that only a later cell can bring."""
+LOSES_CELLS = (7, 1)
+"""From this version on ipykernel loses messages while nest_asyncio runs a loop inside a cell."""
+
+NESTING_NOTE = (
+    "nest_asyncio is applied in this notebook: while a cell runs a loop inside the kernel's (asyncio.run, run_until_complete), "
+    "this kernel loses the cells that are queued, and clicks on other widgets. Use await there, or nest_asyncio2 and a restart."
+)
 
 
 class NotebookKernel:
@@ -36,19 +44,21 @@ class NotebookKernel:
         self._capture.install()
         main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
         self._heartbeat = Heartbeat(main_loop, self.tap.look)
-        self._started_in_cell: list[Run] = []
+        self.unattended = Unattended()
+        self._nesting_told = False
         self.tap.install()
         shell.events.register("post_run_cell", self._after_cell)
 
     @classmethod
     def get(cls) -> NotebookKernel | None:
         """The one of this process; ``None`` outside IPython."""
-        shell = _ipython()
+        shell = ipython_shell()
         if shell is None:
             return None
         one = cls._one
         if one is None or one.shell is not shell:
             one = cls._one = cls(shell)
+            AgentWidgets.get()  # from here on %config shows it
         one.tap.install()
         return one
 
@@ -72,7 +82,18 @@ class NotebookKernel:
         """Look after a run that a cell started: keep the kernel's loop awake, and with nobody there end it inside its cell."""
         self._heartbeat.beat_for(run)
         if not self.anybody_there:
-            self._started_in_cell.append(run)
+            self.unattended.watch(run)
+
+    def nesting_note(self) -> str:
+        """What nest_asyncio, if the notebook has applied it, does to this kernel: said once. ``""``: nothing is lost.
+
+        Both packages set ``_nest_patched``. With nest_asyncio2, and on ipykernel up to 7.0, queued cells keep their turn.
+        """
+        is_first = hasattr(asyncio, "_nest_patched") and not hasattr(asyncio, "_nest_asyncio2")
+        if self._nesting_told or not is_first or _version(self.kernel) < LOSES_CELLS:
+            return ""
+        self._nesting_told = True
+        return NESTING_NOTE
 
     def close(self) -> None:
         """Take out everything that was put in."""
@@ -82,21 +103,11 @@ class NotebookKernel:
         NotebookKernel._one = None
 
     def _after_cell(self, *_: object) -> None:
-        """With nobody there a run ends inside its own cell: nbclient drops updates that belong to an earlier one.
-
-        One that waits for outside results is left waiting: only a later cell can bring them.
-        """
-        started, self._started_in_cell = self._started_in_cell, []
-        for run in started:
-            while not self.waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
-                pass
+        if not self.anybody_there:
+            self.unattended.end_cell(self.waiter)
 
 
-def _waits_for_outside(run: Run) -> bool:
-    return run.status == "paused" and all(call.state == "submitted" for call in run.transcript.waiting)
-
-
-def _ipython() -> Any:
-    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - slow to import, and not needed in a script
-
-    return get_ipython()
+def _version(kernel: Any) -> tuple[int, ...]:
+    """Of ipykernel; ``()`` for another kernel, and in a terminal."""
+    text = str(getattr(kernel, "implementation_version", "")) if getattr(kernel, "implementation", "") == "ipython" else ""
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
