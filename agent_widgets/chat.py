@@ -121,7 +121,7 @@ def _terms(
         TraitError: a config file sets something that cannot be.
     """
     defaults = AgentWidgets.get()
-    policy = on_confirm or cast("OnConfirm", defaults.on_confirm)
+    policy = cast("OnConfirm", defaults.on_confirm) if on_confirm is None else on_confirm
     if policy not in get_args(OnConfirm):
         raise InputError(f"on_confirm is {policy!r}; it must be one of {', '.join(get_args(OnConfirm))}.")
     limit = defaults.answer_within if answer_within is None else answer_within

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from typing import Any
 
 from agent_widgets.capture import OutputCapture
@@ -90,7 +91,8 @@ class NotebookKernel:
         Both packages set ``_nest_patched``. With nest_asyncio2, and on ipykernel up to 7.0, queued cells keep their turn.
         """
         is_first = hasattr(asyncio, "_nest_patched") and not hasattr(asyncio, "_nest_asyncio2")
-        if self._nesting_told or not is_first or _version(self.kernel) < LOSES_CELLS:
+        version: tuple[Any, ...] = getattr(sys.modules.get("ipykernel"), "version_info", ())
+        if self._nesting_told or not is_first or self.is_terminal or version[:2] < LOSES_CELLS:
             return ""
         self._nesting_told = True
         return NESTING_NOTE
@@ -105,9 +107,3 @@ class NotebookKernel:
     def _after_cell(self, *_: object) -> None:
         if not self.anybody_there:
             self.unattended.end_cell(self.waiter)
-
-
-def _version(kernel: Any) -> tuple[int, ...]:
-    """Of ipykernel; ``()`` for another kernel, and in a terminal."""
-    text = str(getattr(kernel, "implementation_version", "")) if getattr(kernel, "implementation", "") == "ipython" else ""
-    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())

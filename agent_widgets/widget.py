@@ -251,13 +251,18 @@ class AgentWidget(anywidget.AnyWidget):
     def _keep_again(self) -> None:
         """Of an earlier cell, and with nobody there: say it as the cell that runs here, on the main thread."""
 
-        async def keep() -> None:
+        def keep() -> None:
             self.send_state("snapshot")
             if self.on_static is not None:
                 self.on_static(self.static())
 
-        if not on_loop(self.session.loop):
-            asyncio.run_coroutine_threadsafe(keep(), self.session.loop).result(KEEP_SECONDS)
+        async def keep_there() -> None:
+            keep()
+
+        if on_loop(self.session.loop):
+            keep()
+        else:
+            asyncio.run_coroutine_threadsafe(keep_there(), self.session.loop).result(KEEP_SECONDS)
 
     # -- from the pages -----------------------------------------------------------------------------------------
 
