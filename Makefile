@@ -156,7 +156,7 @@ python:
 .venvs/k70/.ready: ipykernel := 7.0.1
 .venvs/k6/.ready .venvs/k70/.ready: $(BUILD_INPUTS) | python bundle
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python $(PIP_INSTALL) ipykernel==$(ipykernel) --editable .
+	$(@D)/bin/python $(PIP_INSTALL) ipykernel==$(ipykernel) nest-asyncio nest-asyncio2 --editable .
 	touch $@
 
 # The matrix: one environment for each Python and ipykernel, such as .venvs/matrix/3.12-7.1.0.

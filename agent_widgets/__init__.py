@@ -4,7 +4,7 @@ The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
     backends, budgets, loops, decisions, waiting                   the protocols,
-    inbox, carriage, runs, reading                                 and one reply being carried out
+    questions, inbox, carriage, runs, reading                      and one reply being carried out
     schemas, outcomes, threads, isolated, processes, execution,    functions as tools,
     tools                                                          and how they run
     permissions, cuts, compression, models/                        our own agent: its other parts
@@ -12,7 +12,7 @@ The rooms, from the bottom up; a module imports only from those before it::
     shortening, reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
-    capture, tap, interrupts, cells, kernel                        the kernel: printing tools, early commands, ■, waiting
+    settings, capture, tap, interrupts, cells, unattended, kernel  the kernel: defaults, printing tools, early commands, ■
     export, widget, chat, magics                                   what is on the screen
 """
 

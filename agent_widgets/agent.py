@@ -375,6 +375,8 @@ class Agent:
 
     def _loop_for(self, emit: Emit) -> ReplyLoop:
         def say(event: ev.Event) -> None:
+            run = current_run()
+            event = event if run is None else run.dated(event)
             self._memory.apply(event)
             emit(event)
 

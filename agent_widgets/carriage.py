@@ -26,6 +26,7 @@ from agent_widgets.decisions import Decision, StopRequest, StopSource
 from agent_widgets.eventlog import EventLog
 from agent_widgets.inbox import Inbox, Note, Taken
 from agent_widgets.messages import ErrorInfo, FinishedReason, new_id
+from agent_widgets.questions import AnswerClock, dated, unanswered
 from agent_widgets.transcript import Transcript, TranscriptBuilder, closing
 from agent_widgets.waiting import CLEAN_UP_SECONDS
 
@@ -44,6 +45,7 @@ class Carriage(ABC):
         session_id: str,
         keeps_pause: bool,
         deadline: float | None,
+        answer_within: float | None,
         budget: Budget | None,
         transcript: Transcript | None,
         taken: Iterable[Taken],
@@ -63,6 +65,8 @@ class Carriage(ABC):
         self._session_id = session_id
         self._keeps_pause = keeps_pause
         self._deadline = deadline
+        self._answer_within = answer_within
+        self._answer_clock = AnswerClock(loop, self._give_up)
         self._budget = budget
         self._meter = None if budget is None else Meter(budget, transcript)
         self._alarms: list[asyncio.TimerHandle] = []
@@ -125,6 +129,13 @@ class Carriage(ABC):
             self._go_on()
         return why_not
 
+    def _give_up(self, call_ids: set[str]) -> None:
+        """Nobody has answered in time: deny these calls, or say that their outside results did not come."""
+        for call in self.transcript.waiting:
+            if call.id in call_ids:
+                self._inbox.give_up(self.transcript, call, unanswered(call))
+        self._go_on()
+
     def _go_on(self) -> None:
         """Start a leg with the decisions that wait; while a leg runs they wait for its end."""
         if self._status != "paused":
@@ -152,6 +163,10 @@ class Carriage(ABC):
             self.takes_notes = True
             self._tell(None)
         return notes
+
+    def dated(self, event: ev.Event) -> ev.Event:
+        """A question with the end of the time in which it can be answered: a backend that remembers it calls this first."""
+        return dated(event, self._answer_within)
 
     # -- its life -------------------------------------------------------------------------------------------------
 
@@ -195,6 +210,7 @@ class Carriage(ABC):
         self._stop_on_loop(StopRequest(source=source, when="now", reason=reason, at=time.monotonic()))
 
     def _start_leg(self, inputs: Inputs) -> None:
+        self._answer_clock.clear()
         self._begun = False
         self._ends_pause = isinstance(inputs, ev.UserInterruptEvent) and inputs.reply_id == self.transcript.message.id
         self._set_status("stopping" if self._ends_pause else "running")
@@ -271,6 +287,7 @@ class Carriage(ABC):
             return
         self._go_on()
         if self._status == "paused":
+            self._answer_clock.set(self.transcript.waiting)
             self._ask()
 
     def _end(self, outcome: FinishedReason, error: ErrorInfo | None = None) -> None:
@@ -293,6 +310,7 @@ class Carriage(ABC):
         if event is not self._unlogged:
             self._log_answer()
         self._unlogged = None
+        event = self.dated(event)
         if self._closed:
             return
         if isinstance(event, ev.ReplyEndEvent) and not ev.agent_path(event):

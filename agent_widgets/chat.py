@@ -5,25 +5,41 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, Literal, get_args, overload
+from typing import Any, cast, get_args, overload
 
 from agent_widgets import events as ev
 from agent_widgets.backends import Inputs
 from agent_widgets.budgets import Budget, checked_budget
+from agent_widgets.decisions import OnConfirm
 from agent_widgets.errors import ConfirmationRequiredError, InputError
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.messages import Msg
+from agent_widgets.questions import checked_limit
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session, session_of
+from agent_widgets.settings import AgentWidgets
 from agent_widgets.widget import AgentWidget
 
 SHOW_SECONDS = 5.0
 """How long the loop that carries a run may take to put it on a second card."""
 
-OnConfirm = Literal["ask", "deny", "allow", "raise"]
+NOBODY_SECONDS = 60.0
+"""How long a question waits where nobody is there: another cell, or a thread, may bring the result that it asks for."""
+
 NOBODY_THERE = "Nobody is there to ask (no page, no terminal), so the call was denied by default."
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """On which terms a run is started."""
+
+    on_confirm: OnConfirm
+    deadline: float | None
+    answer_within: float | None
+    budget: Budget | None
 
 
 @overload
@@ -32,8 +48,9 @@ def chat(
     prompt: str | Msg | Sequence[Msg],
     *,
     session: str | Session | None = None,
-    on_confirm: OnConfirm = "ask",
+    on_confirm: OnConfirm | None = None,
     deadline: float | None = None,
+    answer_within: float | None = None,
     budget: Budget | None = None,
 ) -> Run: ...
 @overload
@@ -42,8 +59,9 @@ def chat(
     prompt: None = None,
     *,
     session: str | Session | None = None,
-    on_confirm: OnConfirm = "ask",
+    on_confirm: OnConfirm | None = None,
     deadline: float | None = None,
+    answer_within: float | None = None,
     budget: Budget | None = None,
 ) -> Run | None: ...
 def chat(
@@ -51,8 +69,9 @@ def chat(
     prompt: str | Msg | Sequence[Msg] | None = None,
     *,
     session: str | Session | None = None,
-    on_confirm: OnConfirm = "ask",
+    on_confirm: OnConfirm | None = None,
     deadline: float | None = None,
+    answer_within: float | None = None,
     budget: Budget | None = None,
 ) -> Run | None:
     """Put a run of ``agent`` into this cell; the cell ends at once, the run goes on. ``await`` it to wait for the reply.
@@ -63,23 +82,22 @@ def chat(
             a fresh or finished conversation, a card with a box to type in (there is no run yet: the result is ``None``).
         session: A session, or the name for a new one.
         on_confirm: Who decides about calls that need confirmation: "ask" (a person; denied at once where nobody is there),
-            "deny", "allow", or "raise" (the run fails).
-        deadline: Seconds after which the run is stopped, as a person would; ``None``: no limit.
+            "deny", "allow", or "raise" (the run fails); ``None``: the configured one, "ask" by default.
+        deadline: Seconds after which the run is stopped, as a person would; ``None``: the configured limit, by default none.
+        answer_within: Seconds after which a question is given up: the call is denied, an outside result is an error; the model
+            reads that nobody answered. ``None``: the configured limit; by default none, and 60 s where nobody is there.
+            ``math.inf``, here and for ``deadline``: no limit.
         budget: What the run may use before it is stopped, instead of the agent's own budget; ``Budget()`` lifts that one.
 
     Raises:
         InputError: not an agent, or an argument that cannot work.
     """
-    if on_confirm not in get_args(OnConfirm):
-        raise InputError(f"on_confirm is {on_confirm!r}; it must be one of {', '.join(get_args(OnConfirm))}.")
-    if deadline is not None and deadline <= 0:
-        raise InputError(f"deadline is {deadline}; it must be a number of seconds above 0.")
-    checked_budget(budget)
-    held = session if isinstance(session, Session) else session_of(agent, session)
     notebook = NotebookKernel.get()
-    start = partial(_start, held, notebook, on_confirm=on_confirm, deadline=deadline, budget=budget)
+    terms = _terms(notebook, on_confirm, deadline, answer_within, budget)
+    held = session if isinstance(session, Session) else session_of(agent, session)
+    start = partial(_start, held, notebook, terms)
     if prompt is not None and held.waits and notebook is not None:  # its buttons come first: the prompt waits for them
-        _show(held, notebook, partial(_start, held, notebook, on_confirm=on_confirm, deadline=None, budget=None), None)
+        _show(held, notebook, partial(_start, held, notebook, replace(terms, deadline=None, budget=None)), None)
     if prompt is None and held.current is not None:
         return _show_again(held, notebook, start, held.current)
     if notebook is None:
@@ -89,33 +107,65 @@ def chat(
     return _show(held, notebook, start, prompt)
 
 
+def _terms(
+    notebook: NotebookKernel | None,
+    on_confirm: OnConfirm | None,
+    deadline: float | None,
+    answer_within: float | None,
+    budget: Budget | None,
+) -> _Terms:
+    """What was asked for, and for the rest what is configured.
+
+    Raises:
+        InputError: something that cannot work.
+        TraitError: a config file sets something that cannot be.
+    """
+    defaults = AgentWidgets.get()
+    policy = cast("OnConfirm", defaults.on_confirm) if on_confirm is None else on_confirm
+    if policy not in get_args(OnConfirm):
+        raise InputError(f"on_confirm is {policy!r}; it must be one of {', '.join(get_args(OnConfirm))}.")
+    limit = defaults.answer_within if answer_within is None else answer_within
+    if limit is None and not _anybody_there(notebook):
+        limit = NOBODY_SECONDS
+    return _Terms(
+        on_confirm=policy,
+        deadline=checked_limit(defaults.deadline if deadline is None else deadline, "deadline"),
+        answer_within=checked_limit(limit, "answer_within"),
+        budget=checked_budget(budget),
+    )
+
+
+def _anybody_there(notebook: NotebookKernel | None) -> bool:
+    return notebook is not None and (notebook.anybody_there or notebook.is_terminal)
+
+
 def _start(
     session: Session,
     notebook: NotebookKernel | None,
+    terms: _Terms,
     prompt: Inputs,
     *,
-    on_confirm: OnConfirm,
-    deadline: float | None,
-    budget: Budget | None,
     before_start: Callable[[Run], object] | None = None,
 ) -> Run:
     def go_on_from(run: Run) -> Run:
-        start = partial(_start, session, notebook, on_confirm=on_confirm, deadline=deadline, budget=budget)
+        start = partial(_start, session, notebook, terms)
         inputs = run.inputs_to_resume
         return start(inputs) if notebook is None else _show(session, notebook, start, inputs)
 
     def prepare(run: Run) -> None:
         run.resume_with = partial(go_on_from, run)  # in the cell that asks for it, on a card of its own
-        run.note = str(getattr(getattr(session.agent, "model", None), "note", ""))
+        notes = [getattr(getattr(session.agent, "model", None), "note", ""), notebook.nesting_note() if notebook else ""]
+        run.note = " ".join(filter(None, map(str, notes)))
         if before_start is not None:
             before_start(run)
 
     run = session.run(
         prompt,
-        deadline=deadline,
-        budget=budget,
+        deadline=terms.deadline,
+        answer_within=terms.answer_within,
+        budget=terms.budget,
         waiter=notebook.waiter if notebook else None,
-        on_pause=partial(_decide, notebook, on_confirm),
+        on_pause=partial(_decide, notebook, terms.on_confirm),
         before_start=prepare,
     )
     if notebook is not None:
@@ -134,7 +184,7 @@ def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) ->
             if asking := tuple(call.name for call in run.transcript.waiting if call.state == "asking"):
                 run.stop(reason="a call needs a confirmation", raises=ConfirmationRequiredError(asking))
         case "ask":
-            if notebook is None or not (notebook.anybody_there or notebook.is_terminal):
+            if not _anybody_there(notebook):
                 run.deny(reason=NOBODY_THERE)
 
 

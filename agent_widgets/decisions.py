@@ -15,6 +15,9 @@ from agent_widgets.errors import InputError, NotWaitingError
 from agent_widgets.messages import JsonObject, PermissionRule, ToolCallBlock, ToolCallState
 from agent_widgets.state import AgentState, valid_arguments
 
+OnConfirm = Literal["ask", "deny", "allow", "raise"]
+"""Who decides about a call that needs confirmation: a person, or a policy."""
+
 StopLevel = Literal["now", "step"]
 StopSource = Literal["user", "code", "kernel", "deadline", "budget"]
 

@@ -143,7 +143,7 @@ def _block_lines(block: object, transcript: Transcript) -> list[str]:
             return [f"(hint: {hint})", ""]
         case ToolCallBlock():
             what = "a result" if block.state == "submitted" else "a decision"
-            waits = f" <- waits for {what}" if block in transcript.waiting else ""
+            waits = f" <- waits for {what}{_until(block)}" if block in transcript.waiting else ""
             changed = (
                 [] if block.original_input is None else [f"  changed by a person; the model had asked for {block.original_input}"]
             )
@@ -158,6 +158,10 @@ def _block_lines(block: object, transcript: Transcript) -> list[str]:
             return [f"[{block.source.media_type}]", ""]
         case _:
             return []
+
+
+def _until(call: ToolCallBlock) -> str:
+    return "" if call.answer_by is None else f" until {call.answer_by[:19].replace('T', ' ')} UTC"
 
 
 def _children(transcript: Transcript, call_id: str) -> list[Transcript]:

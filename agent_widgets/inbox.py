@@ -14,7 +14,7 @@ from agent_widgets import events as ev
 from agent_widgets.backends import ChecksArguments
 from agent_widgets.decisions import Decision
 from agent_widgets.errors import InputError
-from agent_widgets.messages import JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock, new_id
+from agent_widgets.messages import JsonObject, PermissionRule, ToolCallBlock, ToolResultBlock, ToolResultState, new_id
 from agent_widgets.transcript import Transcript
 from agent_widgets.wire import fingerprint
 
@@ -142,10 +142,20 @@ class Inbox:
         call = next((c for c in transcript.waiting if c.id == call_id and c.state == "submitted"), None)
         if call is None or call_id in self._answers:
             return "This call is not waiting for a result any more; the answer was not used."
-        block = ToolResultBlock(id=call_id, name=call.name, output=result, state="success")
-        self._note_taken(ev.ExternalExecutionResultEvent(reply_id=transcript.message.id, execution_results=(block,)))
-        self._answers[call_id] = block
+        self._take_answer(transcript, call, result, "success")
         return ""
+
+    def _take_answer(self, transcript: Transcript, call: ToolCallBlock, result: str, state: ToolResultState) -> None:
+        block = ToolResultBlock(id=call.id, name=call.name, output=result, state=state)
+        self._note_taken(ev.ExternalExecutionResultEvent(reply_id=transcript.message.id, execution_results=(block,)))
+        self._answers[call.id] = block
+
+    def give_up(self, transcript: Transcript, call: ToolCallBlock, reason: str) -> None:
+        """Nobody has answered: deny the call, or give an error for its outside result. Nothing if an answer was taken."""
+        if call.state == "asking":
+            self.decide(transcript, call.id, Decision(confirmed=False, reason=reason))
+        elif call.id not in self._answers:
+            self._take_answer(transcript, call, f"{reason} There is no result.", "error")
 
     def ready(self, transcript: Transcript) -> ev.UserConfirmResultEvent | ev.ExternalExecutionResultEvent | None:
         """What a paused reply goes on with now; ``None`` while nothing is there for what it waits for."""

@@ -5,19 +5,27 @@ The only room that knows ipykernel. In a terminal IPython or a plain script the 
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from typing import Any
 
 from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
-from agent_widgets.errors import AgentStopped
 from agent_widgets.interrupts import Heartbeat, Interrupts
 from agent_widgets.runs import Run
+from agent_widgets.settings import AgentWidgets, ipython_shell
 from agent_widgets.tap import EarlyTap
+from agent_widgets.unattended import Unattended
 from agent_widgets.waiting import surroundings
 
-OUTSIDE_LOOK_SECONDS = 1.0
-"""How often the end of a cell looks whether its run waits for results that only a later cell can bring."""
+LOSES_CELLS = (7, 1)
+"""From this version on ipykernel loses messages while nest_asyncio runs a loop inside a cell."""
+
+NESTING_NOTE = (
+    "nest_asyncio is applied in this notebook: while a cell runs a loop inside the kernel's (asyncio.run, run_until_complete), "
+    "this kernel loses the cells that are queued, and clicks on other widgets. Use await there, or nest_asyncio2 and a restart."
+)
 
 
 class NotebookKernel:
@@ -38,7 +46,8 @@ class NotebookKernel:
         self.waiter = (TerminalWaiter if self.kernel is None else CellWaiter)(self.interrupts, self.tap)
         self._capture: OutputCapture | None = None
         self._heartbeat = Heartbeat(getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None))
-        self._started_in_cell: list[Run] = []
+        self.unattended = Unattended()
+        self._nesting_told = False
         self._follows_cells = False
 
     @classmethod
@@ -60,9 +69,10 @@ class NotebookKernel:
 
     @classmethod
     def _of_shell(cls) -> NotebookKernel | None:
-        shell = _ipython()
+        shell = ipython_shell()
         if shell is not None and (cls._one is None or cls._one.shell is not shell):
             cls._one = cls(shell)
+            AgentWidgets.get()  # from here on %config shows it
         return None if shell is None else cls._one
 
     @property
@@ -85,7 +95,19 @@ class NotebookKernel:
         """Look after a run that a cell started: keep the kernel's loop awake, and with nobody there end it inside its cell."""
         self._heartbeat.beat_for(run)
         if not self.anybody_there:
-            self._started_in_cell.append(run)
+            self.unattended.watch(run)
+
+    def nesting_note(self) -> str:
+        """What nest_asyncio, if the notebook has applied it, does to this kernel: said once. ``""``: nothing is lost.
+
+        Both packages set ``_nest_patched``. With nest_asyncio2, and on ipykernel up to 7.0, queued cells keep their turn.
+        """
+        is_first = hasattr(asyncio, "_nest_patched") and not hasattr(asyncio, "_nest_asyncio2")
+        version: tuple[Any, ...] = getattr(sys.modules.get("ipykernel"), "version_info", ())
+        if self._nesting_told or not is_first or self.is_terminal or version[:2] < LOSES_CELLS:
+            return ""
+        self._nesting_told = True
+        return NESTING_NOTE
 
     def close(self) -> None:
         """Take out everything that was put in. Runs go on, and their cards hear by the ordinary handler."""
@@ -114,29 +136,11 @@ class NotebookKernel:
             self._follows_cells = True
 
     def _after_cell(self, *_: object) -> None:
-        """With nobody there a run ends inside its own cell: nbclient drops updates that belong to an earlier one.
-
-        One that waits for outside results is left waiting: only a later cell can bring them.
-        """
-        started, self._started_in_cell = self._started_in_cell, []
         try:
-            for run in started:
-                while not run.is_abandoned and not self.waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
-                    pass
-        except AgentStopped as stopped:  # IPython would say that its callback failed
-            self.shell.showtraceback((AgentStopped, stopped, None))
+            if not self.anybody_there:
+                self.unattended.end_cell(self.waiter)
         finally:
             self.interrupts.end_cell()
-
-
-def _waits_for_outside(run: Run) -> bool:
-    return run.status == "paused" and all(call.state == "submitted" for call in run.transcript.waiting)
-
-
-def _ipython() -> Any:
-    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - slow to import, and not needed in a script
-
-    return get_ipython()
 
 
 surroundings.notebook = NotebookKernel.waiter_here

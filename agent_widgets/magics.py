@@ -16,12 +16,14 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Backend
-from agent_widgets.chat import OnConfirm, chat
+from agent_widgets.chat import chat
+from agent_widgets.decisions import OnConfirm
 from agent_widgets.errors import InputError
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.permissions import told
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session, sessions
+from agent_widgets.settings import AgentWidgets
 
 DEFAULT_NAME = "assistant"
 _USAGE = """%agent list                 the sessions of this kernel, and what is allowed without asking
@@ -49,7 +51,7 @@ def _parser() -> _Parser:
     parser.add_argument("--no-wait", action="store_true")
     parser.add_argument("--model")
     decide = parser.add_mutually_exclusive_group()
-    decide.add_argument("--deny", dest="on_confirm", action="store_const", const="deny", default="ask")
+    decide.add_argument("--deny", dest="on_confirm", action="store_const", const="deny")
     decide.add_argument("--allow", dest="on_confirm", action="store_const", const="allow")
     return parser
 
@@ -81,7 +83,7 @@ async def run_cell(line: str, body: str) -> Run:
 
 def _start_cell(line: str, body: str) -> tuple[Run, bool]:
     given = _parser().parse_args(shlex.split(line))
-    on_confirm: OnConfirm = given.on_confirm
+    on_confirm: OnConfirm | None = given.on_confirm
     agent = _agent_named(given.name, given.model)
     run = chat(agent, body.strip() or None, on_confirm=on_confirm)
     if run is None:
@@ -191,6 +193,7 @@ def _paused(name: str | None) -> Run:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext agent_widgets``."""
+    AgentWidgets.get()
     NotebookKernel.get()
     shell.register_magics(AgentMagics)
     transforms: list[Any] = shell.input_transformer_manager.cleanup_transforms
@@ -199,7 +202,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """``%unload_ext agent_widgets``: the magics, the tap and the output proxies go; runs and sessions stay."""
+    """``%unload_ext agent_widgets``: the magics, the tap, the output proxies and the configuration go; runs and sessions stay."""
     transforms: list[Any] = shell.input_transformer_manager.cleanup_transforms
     if agent_cell in transforms:
         transforms.remove(agent_cell)
@@ -208,3 +211,4 @@ def unload_ipython_extension(shell: Any) -> None:
     notebook = NotebookKernel.get()
     if notebook is not None:
         notebook.close()
+    AgentWidgets.forget()

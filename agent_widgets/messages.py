@@ -170,7 +170,8 @@ class HintBlock:
 class ToolCallBlock:
     """A call that a model asked for. ``input`` is raw JSON text, as it was streamed or as a person edited it.
 
-    ``original_input`` is what the model had asked for, if a person changed it. It is ours: AgentScope's reader ignores it.
+    Ours, and ignored by AgentScope's reader: ``original_input`` is what the model had asked for, if a person changed it.
+    ``answer_by`` is when a call that waits is given up (ISO 8601, UTC), ``answer_within`` after how many seconds that is.
     """
 
     id: str
@@ -182,6 +183,8 @@ class ToolCallBlock:
     created_at: str = field(default_factory=timestamp)
     finished_at: str | None = None
     original_input: str | None = None
+    answer_by: str | None = None
+    answer_within: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ class Run(Carriage):
         on_pause: Callable[[Run], None] | None = None,
         keeps_pause: bool = True,
         deadline: float | None = None,
+        answer_within: float | None = None,
         budget: Budget | None = None,
         transcript: Transcript | None = None,
         taken: Iterable[Taken] = (),
@@ -68,6 +69,7 @@ class Run(Carriage):
             waiter: How ``await run`` and ``wait`` wait; as the cell does that makes it, or plainly, if ``None``.
             on_pause: Called on the loop when the reply pauses: a policy may decide here.
             deadline: Seconds from its start after which the run is stopped, whatever it waits for; ``None``: no limit.
+            answer_within: Seconds after which a call that waits is denied, or its outside result is an error; ``None``: no limit.
             budget: What it may use before it is stopped; see ``Budget``.
             keeps_pause: Whether a pause leaves the run alive (a card decides) or ends it (``reply()`` returns).
             transcript: How far the reply had come before this run, if it goes on with a paused one.
@@ -81,6 +83,7 @@ class Run(Carriage):
             session_id=session_id,
             keeps_pause=keeps_pause,
             deadline=deadline,
+            answer_within=answer_within,
             budget=budget,
             transcript=transcript,
             taken=taken,

@@ -23,6 +23,7 @@ from agent_widgets.inbox import Taken
 from agent_widgets.keeping import Keeping
 from agent_widgets.loops import LoopThread, on_loop
 from agent_widgets.messages import Msg, PermissionRule
+from agent_widgets.questions import checked_limit
 from agent_widgets.runs import Run
 from agent_widgets.state import AgentState
 from agent_widgets.store import read_session, write_session
@@ -131,6 +132,7 @@ class Session:
         reset: bool = False,  # noqa: FBT001, FBT002 - agentling's and smolagents' signature
         *,
         deadline: float | None = None,
+        answer_within: float | None = None,
         budget: Budget | None = None,
         waiter: Waiter | None = None,
         on_pause: Callable[[Run], None] | None = None,
@@ -143,16 +145,17 @@ class Session:
                 saved waits for its decisions again, in a run of its own, and a message waits behind it.
             reset: Begin a fresh conversation, when its turn comes.
             deadline: Seconds from its start after which the run is stopped.
+            answer_within: Seconds after which a call that waits is denied, or gets an error for its outside result.
             budget: What it may use before it is stopped; ``None``: the agent's own budget, if it has one.
             waiter: How ``await run`` and ``run.wait`` wait.
             on_pause: Called on the loop when the reply pauses.
             before_start: Called with the run before anything can happen to it: a card attaches itself here.
 
         Raises:
-            InputError: ``budget`` is not a ``Budget``.
+            InputError: ``budget`` is not a ``Budget``, or ``answer_within`` not above 0.
         """
         if self.waits and not reset and isinstance(prompt, str | Msg | Sequence):
-            self.run(waiter=waiter, on_pause=on_pause)
+            self.run(answer_within=answer_within, waiter=waiter, on_pause=on_pause)
         paused = self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None
         run = Run(
             self.backend,
@@ -162,6 +165,7 @@ class Session:
             waiter=waiter,
             on_pause=on_pause,
             deadline=deadline,
+            answer_within=checked_limit(answer_within, "answer_within"),
             budget=checked_budget(budget) or (self.agent.budget if isinstance(self.agent, Agent) else None),
             transcript=paused,
             taken=self._keeping.taken_before() if self._keeping and paused else (),
@@ -171,6 +175,7 @@ class Session:
             run.inputs_to_resume,
             reset and run.inputs_to_resume is not None,
             deadline=deadline,
+            answer_within=answer_within,
             budget=budget,
             waiter=waiter,
             on_pause=on_pause,

@@ -302,10 +302,10 @@ class TranscriptBuilder:
         match event:
             case ev.RequireUserConfirmEvent():
                 for call in event.tool_calls:
-                    self._change("tool_call", call.id, state="asking", suggested_rules=call.suggested_rules)
+                    self._change("tool_call", call.id, state="asking", suggested_rules=call.suggested_rules, **_limit(call))
             case ev.RequireExternalExecutionEvent():
                 for call in event.tool_calls:
-                    self._change("tool_call", call.id, state="submitted")
+                    self._change("tool_call", call.id, state="submitted", **_limit(call))
             case ev.UserConfirmResultEvent():
                 for result in event.confirm_results:
                     self._decide(result)
@@ -413,6 +413,10 @@ def cutting(transcript: Transcript, call_id: str, *, session_id: str, metadata: 
             if text := child.transcript.message.text:
                 reply_id = transcript.message.id
                 yield ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call_id, delta=f"{text}\n")
+
+
+def _limit(call: ToolCallBlock) -> dict[str, object]:
+    return {"answer_by": call.answer_by, "answer_within": call.answer_within}
 
 
 def _key(block: Block) -> tuple[str, str]:

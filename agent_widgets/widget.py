@@ -35,10 +35,12 @@ from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
 from agent_widgets.inbox import Note
 from agent_widgets.kernel import NotebookKernel
+from agent_widgets.loops import on_loop
 from agent_widgets.messages import JsonObject, PermissionRule, new_id
 from agent_widgets.pacing import Pacer
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
+from agent_widgets.settings import AgentWidgets
 from agent_widgets.wire import (
     AnswerCall,
     AnyCommand,
@@ -63,6 +65,9 @@ from agent_widgets.wire import (
 STATIC = Path(__file__).parent / "static"
 SNAPSHOT_LIMIT = 256_000
 """Characters in the synced snapshot; a page that asks gets everything."""
+
+KEEP_SECONDS = 5.0
+"""How long the loop that carries a run may take to say its end again."""
 
 REMEMBERED_COMMANDS = 1000
 logger = logging.getLogger("agent_widgets")
@@ -93,6 +98,7 @@ class AgentWidget(anywidget.AnyWidget):
     bundle_key = traitlets.Unicode().tag(sync=True)
     css_id = traitlets.Unicode().tag(sync=True)
     composer = traitlets.Bool(default_value=False).tag(sync=True)
+    remote_images = traitlets.Bool(default_value=False).tag(sync=True)
     snapshot = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -109,6 +115,7 @@ class AgentWidget(anywidget.AnyWidget):
             start: Starts a run on this card for a typed prompt, or to go on.
             composer: Whether it has a box to type in.
         """
+        defaults = AgentWidgets.get()
         self.session = session
         self._start = start
         self._context = contextvars.copy_context()
@@ -118,7 +125,7 @@ class AgentWidget(anywidget.AnyWidget):
         self._buffers: OrderedDict[str, EventLog] = OrderedDict()
         self._changed: set[str] = set()
         self._announced: set[str] = set()
-        self._pacer = Pacer()
+        self._pacer = Pacer(frames_a_second=defaults.frames_a_second)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = float("inf")
         self._handled: OrderedDict[str, None] = OrderedDict()
@@ -131,11 +138,13 @@ class AgentWidget(anywidget.AnyWidget):
             bundle_key=_code_key(),
             css_id=new_id()[:8],
             composer=composer,
+            remote_images=defaults.remote_images,
             snapshot=self._latest,
         )
         self._unlisten.append(session.watch_rules(self._rules_changed))
         self.on_msg(lambda _widget, content, _buffers: self._receive(content))
         self._notebook = NotebookKernel.get()
+        self._cell = self._notebook.unattended.cell if self._notebook else 0
         if self._notebook is not None and self.comm is not None:
             self._notebook.tap.hear(self.comm.comm_id, self._receive)
 
@@ -233,8 +242,25 @@ class AgentWidget(anywidget.AnyWidget):
         self._latest = self._snapshot()
         if self._notebook is not None and not self._notebook.anybody_there:
             self.snapshot = self._latest
+            self._notebook.unattended.settled(self._cell, self._keep_again)
         if self.on_static is not None:
             self.on_static(self.static())
+
+    def _keep_again(self) -> None:
+        """Of an earlier cell, and with nobody there: say it as the cell that runs here, on the main thread."""
+
+        def keep() -> None:
+            self.send_state("snapshot")
+            if self.on_static is not None:
+                self.on_static(self.static())
+
+        async def keep_there() -> None:
+            keep()
+
+        if on_loop(self.session.loop):
+            keep()
+        else:
+            asyncio.run_coroutine_threadsafe(keep_there(), self.session.loop).result(KEEP_SECONDS)
 
     # -- from the pages -----------------------------------------------------------------------------------------
 

@@ -240,4 +240,7 @@ def test_what_a_person_said_and_changed_is_told_and_so_is_what_was_not_sent() ->
 
 
 def test_a_call_that_is_done_outside_waits_for_a_result() -> None:
-    assert 'find({"word": "tea"}) <- waits for a result' in to_text(view(replace(CALL, state="submitted"), state="paused"))
+    call = replace(CALL, state="submitted")
+    assert 'find({"word": "tea"}) <- waits for a result' in to_text(view(call, state="paused"))
+    limited = replace(call, answer_by="2026-01-02T03:05:06.123456+00:00")
+    assert "<- waits for a result until 2026-01-02 03:05:06 UTC" in to_text(view(limited, state="paused"))

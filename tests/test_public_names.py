@@ -88,7 +88,7 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Summary, "(*, text, messages=0, blocks=0)"),
     (aw.PermissionRule, "(tool_name, rule_content=None, behavior='allow', source='user')"),
     (aw.Agent.handle_interrupt, "(self, reason)"),
-    (aw.chat, "(agent, prompt=None, *, session=None, on_confirm='ask', deadline=None, budget=None)"),
+    (aw.chat, "(agent, prompt=None, *, session=None, on_confirm=None, deadline=None, answer_within=None, budget=None)"),
     (aw.Run.stop, "(self, after='now', reason='', *, call_id=None, source='code', raises=None)"),
     (aw.Run.approve, "(self, call_id=None, *, arguments=None, always=False)"),
     (aw.Run.deny, "(self, call_id=None, reason='', *, stop=False)"),
@@ -98,7 +98,10 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Session, "(agent, name=None, *, loop=None)"),
     (
         aw.Session.run,
-        "(self, prompt=None, reset=False, *, deadline=None, budget=None, waiter=None, on_pause=None, before_start=None)",
+        (
+            "(self, prompt=None, reset=False, *, deadline=None, answer_within=None, budget=None, waiter=None, on_pause=None, "
+            "before_start=None)"
+        ),
     ),
     (aw.Session.interrupt, "(self, after='now', reason='')"),
     (aw.Session.save, "(self, path)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Callable
 from typing import cast
 
 from agent_widgets.backends import Model
@@ -14,15 +15,23 @@ _NO_KEY = "demo model: no OPENAI_API_KEY was found, so nothing here thinks"
 _WHAT_TO_GIVE = 'a name as "gpt-5-mini", "demo" (no key, no network), "local" (a small real model, no key), or a Model'
 
 
+def _no_model() -> str | None:
+    return None
+
+
+configured_model: Callable[[], str | None] = _no_model
+"""Names the model that is meant by ``None``, if a person has set one: ``settings.py`` puts itself here."""
+
+
 def resolve(model: str | Model | None = None, *, base_url: str | None = None, api_key: str | None = None) -> Model:
     """The model that is meant.
 
     Nothing is imported from a vendor, opened or sent here: a missing key or package is said at the first call.
 
     Args:
-        model: A ``Model`` is returned as it is. ``None`` is OpenAI's ``gpt-5-mini`` if there is a key, else the demo model,
-            whose ``note`` says so. ``"demo"`` and ``"local"`` need no key; any other text is the name of a model behind
-            Chat Completions.
+        model: A ``Model`` is returned as it is. ``None`` is the configured one; else OpenAI's ``gpt-5-mini`` if there is a key;
+            else the demo model, whose ``note`` says so. ``"demo"`` and ``"local"`` need no key; any other text is the name of a
+            model behind Chat Completions.
         base_url: The address of such a server, if it is not OpenAI's; needs a name.
         api_key: Its key; ``None`` takes ``OPENAI_API_KEY``.
 
@@ -33,6 +42,8 @@ def resolve(model: str | Model | None = None, *, base_url: str | None = None, ap
         InputError: something else was given; the message says what to give.
     """
     if model is None and base_url is None:
+        if configured := configured_model():
+            return resolve(configured, api_key=api_key)
         if api_key or os.environ.get("OPENAI_API_KEY", "").strip():
             return resolve(DEFAULT_MODEL, api_key=api_key)
         from agent_widgets.models.demo import DemoModel

@@ -90,6 +90,8 @@ export interface ToolCallBlock {
   readonly created_at: string;
   readonly finished_at?: string;
   readonly original_input?: string;
+  readonly answer_by?: string;
+  readonly answer_within?: number;
 }
 
 export interface ToolResultBlock {
@@ -589,6 +591,8 @@ export const SHAPES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     created_at: "string=",
     finished_at: "string?",
     original_input: "string?",
+    answer_by: "string?",
+    answer_within: "number?",
   },
   ToolResultBlock: {
     id: "string",

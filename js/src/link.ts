@@ -82,6 +82,11 @@ export class Link {
     this.#onSnapshot();
   }
 
+  /** Whether the page may load images at an address, in what a model writes. */
+  get remoteImages(): boolean {
+    return this.#model.get("remote_images") === true;
+  }
+
   dispose(): void {
     this.#model.off("msg:custom", this.#onMessage);
     this.#model.off("change:snapshot", this.#onSnapshot);

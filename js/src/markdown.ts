@@ -1,6 +1,7 @@
 // Markdown and HTML from outside -> DOM that is safe to show: nothing runs, nothing is fetched, nothing is named.
 //
-// A model's words and a tool's output are hostile input: a remote image alone sends the conversation to its server.
+// A model's words and a tool's output are hostile input: a remote image alone sends the conversation to its server. A person
+// who knows that may have the images of a model's Markdown loaded all the same (`remoteImages`, by the kernel's configuration).
 
 import DOMPurify from "dompurify";
 import { Lexer, Marked, type Token } from "marked";
@@ -37,7 +38,7 @@ purify.addHook("afterSanitizeAttributes", (node) => {
 });
 
 /** HTML from outside as DOM. The only way in which HTML text enters a card. */
-export function sanitise(html: string): DocumentFragment {
+export function sanitise(html: string, remoteImages = false): DocumentFragment {
   const fragment = purify.sanitize(html, {
     ALLOWED_TAGS: TAGS.split(" "),
     ALLOWED_ATTR: ATTRIBUTES.split(" "),
@@ -47,7 +48,7 @@ export function sanitise(html: string): DocumentFragment {
     RETURN_DOM_FRAGMENT: true,
   });
   for (const image of fragment.querySelectorAll("img[data-address]")) {
-    image.replaceWith(addressOf(image));
+    image.replaceWith((remoteImages && loaded(image)) || addressOf(image));
   }
   for (const table of fragment.querySelectorAll("table")) {
     const scroller = h("div", { class: "aw-scroll" });
@@ -55,6 +56,16 @@ export function sanitise(html: string): DocumentFragment {
     scroller.append(table);
   }
   return fragment;
+}
+
+/** A remote image that may be loaded. Its server is not told from which page. */
+function loaded(image: Element): Node | undefined {
+  const address = image.getAttribute("data-address") ?? "";
+  if (!/^https:\/\//i.test(address)) {
+    return undefined;
+  }
+  const alt = image.getAttribute("alt") ?? "";
+  return h("img", { referrerpolicy: "no-referrer", loading: "lazy", alt, title: alt || address, src: address });
 }
 
 /** A remote image as a link: the person sees the address and decides. */
@@ -86,8 +97,8 @@ export function lex(text: string, links: Links): Token[] {
 }
 
 /** One block as DOM. `done` colours its code: not before, or every frame would colour it again. */
-export function renderBlock(token: Token, done: boolean): DocumentFragment {
-  const fragment = sanitise(marked.parser([token]).trimEnd());
+export function renderBlock(token: Token, done: boolean, remoteImages = false): DocumentFragment {
+  const fragment = sanitise(marked.parser([token]).trimEnd(), remoteImages && done);
   for (const code of fragment.querySelectorAll("pre > code")) {
     const language = /language-(\S+)/.exec(code.className)?.[1] ?? "";
     const block = codeBlock(language, code.textContent ?? "");

@@ -288,11 +288,12 @@ export class TranscriptBuilder {
       }
       return;
     }
-    for (const { id, suggested_rules } of event.tool_calls) {
+    for (const { id, suggested_rules, answer_by, answer_within } of event.tool_calls) {
+      const limit = { ...(answer_by !== undefined && { answer_by }), ...(answer_within !== undefined && { answer_within }) };
       if (event.type === "REQUIRE_USER_CONFIRM") {
-        this.#change("tool_call", id, { state: "asking", suggested_rules });
+        this.#change("tool_call", id, { state: "asking", suggested_rules, ...limit });
       } else {
-        this.#change("tool_call", id, { state: "submitted" });
+        this.#change("tool_call", id, { state: "submitted", ...limit });
       }
     }
   }

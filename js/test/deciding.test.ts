@@ -328,3 +328,44 @@ test("a run that is stopping takes nothing more", () => {
   enter(box(el));
   expect([model.sentOf("steer"), box(el).value]).toEqual([[], "wait"]);
 });
+
+const END = { answer_by: "2026-01-02T03:05:05Z", answer_within: 60 };
+
+function waiting(more: Dict): Shown {
+  const transcript = asking();
+  const message = transcript["message"] as { content: Dict[] };
+  message.content = message.content.map((block) => ({ ...block, ...more }));
+  return shown({ snapshot: full(0, [run(transcript, { state: "paused" })]) });
+}
+
+test("a question with a time limit says how long it still waits, second by second, and until when", () => {
+  vi.setSystemTime(new Date("2026-01-02T03:04:05Z"));
+  const { el } = waiting(END);
+  const time = new Date(END.answer_by).toTimeString().slice(0, 8);
+  expect(pick(el, ".aw-limit").hidden).toBe(false);
+  expect(textOf(el, ".aw-limit")).toBe(`Unanswered, it is denied in 1:00 min, at ${time}.`);
+  vi.advanceTimersByTime(55_000);
+  expect(textOf(el, ".aw-limit")).toBe(`Unanswered, it is denied in 5 s, at ${time}.`);
+  vi.advanceTimersByTime(60_000);
+  expect(textOf(el, ".aw-limit")).toContain("in 0 s");
+});
+
+test("a limit of days says the day", () => {
+  vi.setSystemTime(new Date("2026-01-02T12:00:00Z"));
+  const { el } = waiting({ answer_by: "2026-01-05T12:00:00Z", answer_within: 259_200 });
+  expect(textOf(el, ".aw-limit")).toMatch(/in 72:00:00 h, at 2026-01-05 /);
+});
+
+test("a question without a limit says nothing of one", () => {
+  const { el } = paused();
+  expect(pick(el, ".aw-limit").hidden).toBe(true);
+});
+
+test("an outside result with a time limit says so too, and no timer is left when the card goes", () => {
+  vi.setSystemTime(new Date("2026-01-02T03:04:05Z"));
+  const { el, over } = waiting({ ...END, state: "submitted" });
+  expect(textOf(el, ".aw-limit")).toContain("it is given up in 1:00 min");
+  frame(); // the style is put on
+  over.abort();
+  expect(vi.getTimerCount()).toBe(0);
+});

@@ -80,6 +80,23 @@ test.each(ATTACKS)("%s does nothing", (attack) => {
   check(rendered(`> ${attack}\n\n- ${attack}\n\n| a |\n|---|\n| ${attack} |`));
 });
 
+test("a remote image is loaded only where a person has said so, once its block is whole, and never from elsewhere than https", () => {
+  const images = (text: string, done: boolean, remoteImages: boolean): string[] => {
+    const root = document.createElement("div");
+    for (const token of lex(text, {})) {
+      root.append(renderBlock(token, done, remoteImages));
+    }
+    return [...root.querySelectorAll("img[src]")].map((image) => `${image.getAttribute("src")} ${image.getAttribute("referrerpolicy")}`);
+  };
+  const text = "![cat](https://example.org/cat.png)";
+  expect(images(text, true, true)).toEqual(["https://example.org/cat.png no-referrer"]);
+  expect(images(text, true, false)).toEqual([]);
+  expect(images(text, false, true)).toEqual([]);
+  for (const address of ["http://example.org/cat.png", "//example.org/cat.png", "file:///etc/passwd", "javascript:alert(1)"]) {
+    expect(images(`![cat](${address})`, true, true)).toEqual([]);
+  }
+});
+
 test("a remote image becomes its address", () => {
   const link = rendered("![a chart](https://evil.example/x.png?q=1)").querySelector("a");
   expect(link?.textContent).toBe("a chart: https://evil.example/x.png?q=1");

@@ -1,4 +1,4 @@
-"""How long a press of Stop and of ■ takes, by the presses of the kernel matrix. ``make test-kernels`` has every kernel, cell and click."""
+"""How long a press of Stop and of ■ takes. ``make test-kernels`` has every kernel, cell and click; these are its presses."""
 
 from __future__ import annotations
 

@@ -262,3 +262,34 @@ def test_in_a_narrow_page_nothing_is_cut(browser: Browser) -> None:
             assert wide[0] <= wide[1], wide
             notebook.screenshot(f"narrow-{index}", shown)
         notebook.close()
+
+
+LIMITED = """\
+@aw.tool(external=True)
+async def ask_person(question: str) -> str:
+    "Ask a person who is somewhere else."
+
+ask = call("delete_rows", {"table": "orders", "where": "1 = 1"})
+lunch = call("ask_person", {"question": "Lunch?"})
+deleter = aw.Agent(ScriptedModel([[ask, lunch], [say("As you say.")]]), tools=[delete_rows, ask_person])
+run = aw.chat(deleter, "Clean up", answer_within=25)"""
+
+
+def test_a_question_counts_down_also_after_a_reload_and_is_given_up(themed: Lab) -> None:
+    notebook = opened(themed, "limit", LIMITED)
+    notebook.run_cell(1)
+    shown = waits(notebook, 1)
+    limits = shown.locator(".aw-limit")
+    expect(limits).to_have_text([re.compile(r"it is denied in \d+ s, at"), re.compile(r"it is given up in \d+ s, at")])
+    at = [text.split(", at ")[1] for text in limits.all_inner_texts()]
+    notebook.screenshot(f"limit-{theme_of(notebook)}", shown)
+    notebook.save()
+    notebook.reload()
+    expect(limits).to_have_text([re.compile(f"denied in .*{at[0]}"), re.compile(f"given up in .*{at[1]}")], timeout=20_000)
+    expect(shown.locator(".aw-chip")).to_have_text("done", timeout=30_000)
+    expect(shown).to_contain_text("Denied: “Nobody answered within 25 s.”")
+    expect(shown).to_contain_text("Nobody answered within 25 s. There is no result.")
+    expect(limits).to_have_count(0)
+    notebook.screenshot(f"limit-over-{theme_of(notebook)}", shown)
+    assert themed.errors() == []
+    notebook.close()

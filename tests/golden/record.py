@@ -150,6 +150,7 @@ def paused() -> Log:
     log.call("c1", "delete_rows", '{"table": "orders", ', '"where": "created < \'2020-01-01\'"}')
     log.model_end()
     call = replace(log.waiting_call("c1"), state="asking", suggested_rules=(PermissionRule("delete_rows", "orders"),))
+    call = replace(call, answer_by="2026-01-02T03:05:06+00:00", answer_within=60.0)
     log.add(ev.RequireUserConfirmEvent(reply_id="r1", tool_calls=(call,)))
     return log
 

@@ -201,6 +201,18 @@ class Front:
         """Press ■: SIGINT, as Jupyter's servers send it."""
         self._manager.interrupt_kernel()
 
+    def wait_dead(self, timeout: float = 10) -> None:
+        """Wait until the kernel's process has ended: then the folders that it held are free.
+
+        Raises:
+            TimeoutError: it lives on.
+        """
+        deadline = time.monotonic() + timeout
+        while self._manager.is_alive():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"The kernel is alive after {timeout} s.")
+            time.sleep(0.02)
+
     def kernel_log(self) -> str:
         """What the kernel's process wrote to its own stdout and stderr."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""

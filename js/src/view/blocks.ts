@@ -24,9 +24,12 @@ export class BlocksView {
   readonly root = h("div", { class: "aw-blocks" });
   #views = new Map<string, BlockView | ToolView>();
   #actions: CallActions;
+  #remoteImages: boolean;
 
-  constructor(actions: CallActions) {
+  /** `remoteImages`: whether images at an address are loaded, in what a model writes. */
+  constructor(actions: CallActions, remoteImages: boolean) {
     this.#actions = actions;
+    this.#remoteImages = remoteImages;
   }
 
   dispose(): void {
@@ -71,7 +74,9 @@ export class BlocksView {
       return known;
     }
     const isTool = block.type === "tool_call" || block.type === "tool_result";
-    const view = isTool ? new ToolView(this.#actions, (actions) => new BlocksView(actions)) : viewFor(block);
+    const view = isTool
+      ? new ToolView(this.#actions, (actions) => new BlocksView(actions, this.#remoteImages))
+      : viewFor(block, this.#remoteImages);
     this.#views.set(key, view);
     return view;
   }
@@ -114,10 +119,10 @@ function toolsOf(transcript: Transcript): Map<string, Tool> {
   return tools;
 }
 
-function viewFor(block: Block): BlockView {
+function viewFor(block: Block, remoteImages: boolean): BlockView {
   switch (block.type) {
     case "text":
-      return textView();
+      return textView(remoteImages);
     case "thinking": {
       const view = new ThinkingView();
       return { root: view.root, update: (now) => now.type === "thinking" && view.update(now) };
@@ -129,8 +134,8 @@ function viewFor(block: Block): BlockView {
   }
 }
 
-function textView(): BlockView {
-  const stream = new MarkdownStream();
+function textView(remoteImages: boolean): BlockView {
+  const stream = new MarkdownStream(remoteImages);
   let seen: Block | undefined;
   const update = (block: Block): void => {
     if (block !== seen && block.type === "text") {

@@ -8,6 +8,7 @@ import { ruleKey } from "../link";
 import type { Decision, Rule, Verdict } from "../wire";
 import { prettyJson } from "./arguments";
 import { button, h, keepKeys, setText, show } from "./dom";
+import { LimitView } from "./limit";
 
 export interface DecisionFacts {
   readonly call: ToolCallBlock;
@@ -27,6 +28,7 @@ export class DecisionView {
   #arguments = h("pre", { class: "aw-arguments" });
   #form = h("textarea", { class: "aw-arguments aw-edit", spellcheck: "false", autocomplete: "off" });
   #fault = h("p", { class: "aw-fault", role: "alert" });
+  #limit = new LimitView("denied");
   #approve = button("Approve", "aw-button aw-approve", () => this.#doApprove());
   #edit = button("Edit", "aw-button aw-toggle", () => this.#setEditing(!this.#editing));
   #again = h("select", { class: "aw-again", "aria-label": "Ask again next time?" });
@@ -60,9 +62,15 @@ export class DecisionView {
       this.#fault,
       h("div", { class: "aw-answer" }, this.#approve, this.#edit, this.#again),
       h("div", { class: "aw-answer" }, this.#deny, this.#denyAndStop, this.#reason),
+      this.#limit.root,
     );
     this.#complain("");
     show(this.#form, false);
+  }
+
+  dispose(): void {
+    this.#limit.dispose();
+    this.root.remove();
   }
 
   update({ call, asked, notice, alone }: DecisionFacts): void {
@@ -78,6 +86,7 @@ export class DecisionView {
     }
     this.#form.readOnly = asked !== undefined;
     this.#write(asked);
+    this.#limit.update(call);
     show(this.#denyAndStop, alone);
     if (notice && notice.id !== this.#answered) {
       this.#answered = notice.id;

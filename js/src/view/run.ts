@@ -31,6 +31,7 @@ export class RunElement {
   constructor(link: Link, run_id: string) {
     this.#link = link;
     this.#run_id = run_id;
+    this.#blocks = new BlocksView(this.#actions, link.remoteImages);
     this.#footer = new FooterView(() => link.resume(run_id));
     this.#pending = new NotesView((id) => link.withdraw(run_id, id));
     this.root.append(this.#prompt, this.#note, this.#cut, this.#blocks.root, this.#all.root, this.#busy, this.#pending.root);
@@ -100,7 +101,7 @@ export class RunElement {
     answer: (call_id, text) => this.#link.answer(this.#run_id, call_id, text),
     stop: (call_id) => this.#link.stop(this.#run_id, call_id),
   };
-  #blocks = new BlocksView(this.#actions);
+  #blocks: BlocksView;
 }
 
 /** Several calls wait: one press for all of them, below the last. */

@@ -26,6 +26,11 @@ export class MarkdownStream {
   #fence: OpenFence | undefined;
   #renderedAt = Number.NEGATIVE_INFINITY;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #remoteImages: boolean;
+
+  constructor(remoteImages = false) {
+    this.#remoteImages = remoteImages;
+  }
 
   /** Show `text`. Only what came since the last call is looked at, unless it is another text. */
   update(text: string, done: boolean): void {
@@ -99,7 +104,7 @@ export class MarkdownStream {
     }
     const tail = tokens.slice(closed.length).find((token) => token.type !== "space");
     if (tail && !done) {
-      patch(this.#div(), renderBlock(mended(tail, this.#links), false));
+      patch(this.#div(), renderBlock(mended(tail, this.#links), false, this.#remoteImages));
     }
     return false;
   }
@@ -111,7 +116,7 @@ export class MarkdownStream {
     if (token.type === "space" || token.type === "def") {
       return;
     }
-    patch(this.#div(), renderBlock(token, true));
+    patch(this.#div(), renderBlock(token, true, this.#remoteImages));
     this.#open = undefined;
   }
 

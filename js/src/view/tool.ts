@@ -10,6 +10,7 @@ import { DecisionView } from "./decision";
 import { fold, h, setText, show } from "./dom";
 import { Entry } from "./entry";
 import { between, milliseconds } from "./format";
+import { LimitView } from "./limit";
 import { PrintedView } from "./printed";
 import { ResultView } from "./result";
 
@@ -70,6 +71,7 @@ export class ToolView {
   #original = h("p", { class: "aw-tool-note" });
   #decision: DecisionView | undefined;
   #answer: Entry | undefined;
+  #limit: LimitView | undefined;
   #child: ChildView | undefined;
   #actions: CallActions;
   #makeBlocks: MakeBlocks;
@@ -86,6 +88,8 @@ export class ToolView {
 
   dispose(): void {
     this.#child?.dispose();
+    this.#decision?.dispose();
+    this.#limit?.dispose();
   }
 
   update(facts: ToolFacts): void {
@@ -158,7 +162,7 @@ export class ToolView {
 
   #pause(look: Look, { call, asked, notice, alone }: ToolFacts): void {
     if (look !== "waiting" || !call) {
-      this.#decision?.root.remove();
+      this.#decision?.dispose();
       this.#decision = undefined;
       return;
     }
@@ -179,13 +183,16 @@ export class ToolView {
   #outside(look: Look, { call, asked, notice }: ToolFacts): void {
     if (look !== "submitted" || !call) {
       this.#answer?.root.remove();
-      this.#answer = undefined;
+      this.#limit?.dispose();
+      this.#answer = this.#limit = undefined;
       return;
     }
     if (!this.#answer) {
       this.#answer = new Entry((text) => this.#actions.answer(call.id, text));
-      this.#call.after(this.#answer.root);
+      this.#limit = new LimitView("given up");
+      this.#call.after(this.#answer.root, this.#limit.root);
     }
+    this.#limit?.update(call);
     const words = { label: `Result of ${call.name}`, hint: "Its result: the model will read it", button: "Give result" };
     this.#answer.update(words, asked !== undefined, notice);
   }

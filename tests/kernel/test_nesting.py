@@ -1,0 +1,100 @@
+"""A notebook that has applied nest_asyncio: it is said what that does to the kernel, and everything of ours works."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.kernel.fakefront import Front
+from tests.kernel.page import SETUP, Page
+from tests.kernel.test_stop import CELLS
+
+NESTS = ["nest_asyncio", "nest_asyncio2"]
+SOON = 0.6
+"""Seconds from a click to the kernel's answer, on a machine that is busy with other tests."""
+
+
+@pytest.fixture(params=NESTS)
+def nest(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["before the import", "after it"])
+def nested(request: pytest.FixtureRequest, front: Front, nest: str) -> Front:
+    """A kernel whose notebook has applied one of the two, before or after it has imported the package."""
+    apply = f"import {nest}; {nest}.apply()"
+    for code in (apply, SETUP) if request.param == "before the import" else (SETUP, apply):
+        assert "Error" not in front.run(code)
+    front.run("agent = aw.Agent(slow('went on', 'and on'))")
+    return front
+
+
+def loses_cells(front: Front, nest: str) -> bool:
+    version = front.run("import ipykernel; print(*ipykernel.version_info[:2])").split()
+    return nest == "nest_asyncio" and (int(version[0]), int(version[1])) >= (7, 1)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_stop_click_and_the_next_cell_work_in_every_kind_of_cell(nested: Front, kind: str) -> None:
+    page = Page(nested)
+    cell = nested.execute(CELLS[kind])
+    page.wait_for_text()
+    pressed = time.monotonic()
+    page.stop()
+    queued = [nested.execute(f"order.append({number})") for number in (1, 2)]
+    assert page.wait_for_state("interrupted").time - pressed < SOON
+    assert nested.wait(cell)["status"] == "ok"
+    for msg_id in queued:
+        assert nested.wait(msg_id)["status"] == "ok"
+    assert nested.run("print(order, run.status, agent.state.check())") == "['run', 1, 2] interrupted ()\n"
+    assert nested.run("print((await aw.chat(agent, 'go on')).text)").endswith("went on\n")
+
+
+@pytest.mark.parametrize("kind", ["awaiting", "sync", "sync in an awaiting cell"])
+def test_the_kernels_interrupt_stops_the_run_and_run_all(nested: Front, kind: str) -> None:
+    page = Page(nested)
+    cell = nested.execute(CELLS[kind])
+    page.wait_for_text()
+    behind = nested.execute("order.append('not this one')")
+    time.sleep(0.3)  # that the cell waits, no message says
+    pressed = time.monotonic()
+    nested.interrupt()
+    assert nested.wait(cell)["ename"] == "AgentStopped"
+    assert time.monotonic() - pressed < 1.5
+    assert nested.wait(behind)["status"] in ("aborted", "error")
+    assert nested.run("print(order, run.status)") == "[] interrupted\n"
+    assert nested.run("print((await aw.chat(agent, 'go on')).text)").endswith("went on\n")
+
+
+def test_reply_sync_works_in_plain_and_in_awaiting_cells(nested: Front) -> None:
+    nested.run("agent = aw.Agent(ScriptedModel([[say('one')], [say('two')]]))")
+    assert nested.run("print(agent.reply_sync('a').text)") == "one\n"
+    assert nested.run("await asyncio.sleep(0)\nprint(agent.reply_sync('b').text)") == "two\n"
+
+
+def test_a_click_while_a_nested_loop_runs_stops_the_run_and_a_queued_cell_is_lost_where_it_is_said(
+    nested: Front, nest: str
+) -> None:
+    page = Page(nested)
+    nested.run(CELLS["background"])
+    page.wait_for_text()
+    busy = nested.execute("asyncio.get_event_loop().run_until_complete(asyncio.sleep(3))")
+    nested.wait_for(lambda m: m.type == "execute_input" and m.parent_id == busy)
+    nested.execute("order.append('queued')")
+    time.sleep(0.2)
+    pressed = time.monotonic()
+    page.stop()
+    assert page.wait_for_state("interrupted").time - pressed < SOON
+    nested.wait(busy)
+    order = "[]" if loses_cells(nested, nest) else "['queued']"  # one that comes after the nested loop runs on every kernel
+    assert nested.run("print(run.status, order)") == f"interrupted {order}\n"
+
+
+def test_it_is_said_once_and_only_where_cells_get_lost(nested: Front, nest: str) -> None:
+    loses = loses_cells(nested, nest)
+    nested.run("agent = aw.Agent(ScriptedModel([[say('one')], [say('two')]]))")
+    notes = [nested.run(f"run = aw.chat(agent, {prompt!r}); run.wait(); print(run.note)") for prompt in ("a", "b")]
+    assert ("this kernel loses the cells that are queued" in notes[0]) is loses
+    assert ("nest_asyncio2" in notes[0]) is loses
+    assert "nest_asyncio" not in notes[1]
