@@ -24,6 +24,7 @@ from agent_widgets.loops import LastStep, LoopThread
 from agent_widgets.memory import Memory, Recorder
 from agent_widgets.messages import AssistantMsg, JsonObject, Msg, PermissionRule, TextBlock, ToolCallBlock
 from agent_widgets.models import resolve
+from agent_widgets.nesting import run_sync
 from agent_widgets.permissions import checked
 from agent_widgets.reading import Asked, EventStream, Unbegun
 from agent_widgets.reasoning import ReplyLoop
@@ -111,6 +112,7 @@ class Agent:
         self._reply_loop: ReplyLoop | None = None
         self._claim = threading.Lock()
         self._run: Run | None = None
+        self._home: asyncio.AbstractEventLoop | None = None  # its session's loop, if that is not the loop thread's
         self._asked = Unbegun()
         self._last_step = LastStep()
         if state is not None:
@@ -234,9 +236,15 @@ class Agent:
     def reply_sync(self, inputs: Inputs = None) -> Msg:
         """``reply`` for code without ``await``, in a script or in a cell: carried on the loop thread while this one waits.
 
-        Raises: as ``reply``.
+        An agent whose session is carried by the kernel's own loop (``chat(agent, …, loop="kernel")``) answers there: in a cell
+        this needs the extra ``nest``.
+
+        Raises: as ``reply``; and InputError where it would wait for itself.
         """
-        return LoopThread.get().run_sync(self.reply(inputs))
+        loop = self._home
+        if loop is None or loop.is_closed():
+            return LoopThread.get().run_sync(self.reply(inputs))
+        return run_sync(self.reply(inputs), loop)
 
     async def handle_interrupt(self, reason: str) -> Msg:  # noqa: ARG002 - for overriding
         """What ``reply`` gives after a stop. Override it to say something else; it is not put into the history."""
@@ -287,6 +295,7 @@ class Agent:
     def carried_by(self, run: Run) -> None:
         """This run is about to carry the agent: ``interrupt`` reaches it before its first step, and in a loaded pause."""
         run.takes_notes = True
+        self._home = None if LoopThread.carries(run.loop) else run.loop
         if not self._claim.locked() and (self._run is None or not self._run.is_busy):
             self._run = run
 

@@ -10,6 +10,7 @@ import time
 from agent_widgets.errors import AgentStopped, InputError
 from agent_widgets.interrupts import Interrupts
 from agent_widgets.loops import LoopThread
+from agent_widgets.nesting import run_sync
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
 from agent_widgets.waiting import CLEAN_UP_SECONDS, Waitable
@@ -37,9 +38,7 @@ class CellWaiter:
         ended = asyncio.wrap_future(run.ended)
         hears = self._interrupts.add(run)
         try:
-            while not ended.done():
-                await asyncio.wait({ended}, timeout=POLL_SECONDS)
-                self._look(run)
+            await self._watch(run, ended, None)
         except asyncio.CancelledError:
             run.stop(reason="the waiting cell was cancelled")
             limit = time.monotonic() + CLEAN_UP_SECONDS
@@ -56,26 +55,39 @@ class CellWaiter:
 
         Raises:
             AgentStopped: ■ was pressed; the run has been stopped and its state is kept.
-            InputError: called on the loop thread, where it would wait for itself.
+            InputError: it would wait for itself: on the loop thread, or on the kernel's loop that carries the run, without the
+                extra ``nest``.
         """
-        if LoopThread.get().is_here:
+        if LoopThread.is_current():
             raise InputError("run.wait() would block the thread that carries the run. In a tool or callback use `await run`.")
         deadline = None if timeout is None else time.monotonic() + timeout
         hears = self._interrupts.add(run)
         try:
-            ended = threading.Event()
-            run.ended.add_done_callback(lambda _: ended.set())
-            pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
-            while not run.is_over and (deadline is None or time.monotonic() < deadline):
-                ended.wait(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
-                if hears and self._tap is not None:
-                    self._tap.pump()
-                self._look(run)
+            if run.is_carried_here and not run.is_over:
+                run_sync(self._watch(run, asyncio.wrap_future(run.ended), deadline), asyncio.get_running_loop())
+            else:
+                self._block(run, deadline, pumps=hears)
         finally:
             pressed = self._pressed(run, hears=hears)
         if pressed:
             raise AgentStopped(_STOPPED)
         return run.is_over
+
+    def _block(self, run: Waitable, deadline: float | None, *, pumps: bool) -> None:
+        ended = threading.Event()
+        run.ended.add_done_callback(lambda _: ended.set())
+        pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
+        while not run.is_over and (deadline is None or time.monotonic() < deadline):
+            ended.wait(_at_most(pause, deadline))
+            if pumps and self._tap is not None:
+                self._tap.pump()
+            self._look(run)
+
+    async def _watch(self, run: Waitable, ended: asyncio.Future[None], deadline: float | None) -> None:
+        """The same where the loop goes on."""
+        while not ended.done() and (deadline is None or time.monotonic() < deadline):
+            await asyncio.wait({ended}, timeout=_at_most(POLL_SECONDS, deadline))
+            self._look(run)
 
     def _look(self, run: Waitable) -> None:
         """Called while the cell waits: in a notebook there is nothing to do, the card asks."""
@@ -85,6 +97,10 @@ class CellWaiter:
         if hears:
             self._interrupts.remove(run)
         return pressed
+
+
+def _at_most(seconds: float, deadline: float | None) -> float:
+    return seconds if deadline is None else max(0.0, min(seconds, deadline - time.monotonic()))
 
 
 class TerminalWaiter(CellWaiter):

@@ -5,11 +5,14 @@ The only room that knows ipykernel. In a terminal IPython or a plain script the 
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from typing import Any
 
 from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
+from agent_widgets.errors import InputError
 from agent_widgets.interrupts import Heartbeat
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
@@ -34,8 +37,9 @@ class NotebookKernel:
         self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
         self._capture = OutputCapture(shell)
         self._capture.install()
-        main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
-        self._heartbeat = Heartbeat(main_loop, self.tap.look)
+        io_loop = getattr(self.kernel, "io_loop", None)
+        self.main_loop: asyncio.AbstractEventLoop | None = getattr(io_loop, "asyncio_loop", None)
+        self._heartbeat = Heartbeat(self.main_loop, self.tap.look)
         self._started_in_cell: list[Run] = []
         self.tap.install()
         shell.events.register("post_run_cell", self._after_cell)
@@ -88,8 +92,11 @@ class NotebookKernel:
         """
         started, self._started_in_cell = self._started_in_cell, []
         for run in started:
-            while not self.waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
-                pass
+            try:
+                while not self.waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
+                    pass
+            except InputError as error:  # it is on the kernel's own loop, which goes on with the next cells
+                sys.stderr.write(f"agent-widgets: nobody is there, and this cell ends before its run. {error}\n")
 
 
 def _waits_for_outside(run: Run) -> bool:

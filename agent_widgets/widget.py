@@ -35,6 +35,7 @@ from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
 from agent_widgets.inbox import Note
 from agent_widgets.kernel import NotebookKernel
+from agent_widgets.loops import on_loop
 from agent_widgets.messages import JsonObject, PermissionRule, new_id
 from agent_widgets.pacing import Pacer
 from agent_widgets.runs import Run
@@ -245,6 +246,9 @@ class AgentWidget(anywidget.AnyWidget):
         self.session.loop.call_soon_threadsafe(self._handle, content, context=self._context)
 
     def _handle(self, content: object) -> None:
+        if not on_loop(self.session.loop):  # the session has moved to another one since
+            self._receive(content)
+            return
         try:
             command = load_command(content)
         except InputError as error:
