@@ -35,13 +35,16 @@ class Interrupts:
     previous: Any = None
 
     def add(self, run: Waitable) -> bool:
-        """Stop this run too on ■; ``False`` where no handler can be set (not the main thread)."""
+        """Stop this run too on ■; ``False`` where no handler can be set (not the main thread, no signals)."""
         if threading.current_thread() is not threading.main_thread():
             return False
         if not self.runs:
             self.pressed_at = 0.0
             self.previous = signal.getsignal(signal.SIGINT)
-            signal.signal(signal.SIGINT, self.on_signal)
+            try:
+                signal.signal(signal.SIGINT, self.on_signal)
+            except (OSError, RuntimeError, ValueError):
+                return False
         self.runs.append(run)
         return True
 

@@ -14,8 +14,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import zmq
-
 Hear = Callable[[object], None]
 """Takes the content of a custom comm message. Called on the kernel's receiving thread: hand over and return."""
 
@@ -61,7 +59,7 @@ class EarlyTap:
     def pump(self) -> None:
         """Read waiting messages into the kernel's queue, on the main thread; they are peeked at and stay in order."""
         if self.must_pump:
-            self._stream.flush(zmq.POLLIN)
+            self._flush()
 
     def look(self) -> None:
         """Have the receiving thread look at its socket (ipykernel >= 7). Any thread.
@@ -73,7 +71,12 @@ class EarlyTap:
 
     def _look(self) -> None:
         if self._active:
-            self._stream.flush(zmq.POLLIN)
+            self._flush()
+
+    def _flush(self) -> None:
+        from zmq import POLLIN  # noqa: PLC0415 - there is none in Pyodide, and no stream either
+
+        self._stream.flush(POLLIN)
 
     def _on_stream(self, action: Callable[[], None]) -> None:
         """Do it on the thread that owns the stream."""
