@@ -10,6 +10,7 @@
 #   make test-kernels   every kernel on every Python: 100 stops of each kind as a table with limits, and these tests. An hour
 #   make browser    pytest on real JupyterLab and Notebook in Chromium
 #   make notebooks  runs the example notebooks with nobody there
+#   make pyodide    the card in real Pyodide (node), with JupyterLite's Python kernel: one thread, no zmq
 #   make fuzz       10,000 runs with random stops, decisions and crashes, each checked against the contract
 #   make crash      kills a kernel with a stored session 500 times (kill -9), each checked against the contract
 #   make compare    the same scripts, stopped at the same places, on AgentScope 2 and 1, agentling, smolagents and this
@@ -41,8 +42,9 @@ pip-into = $(PY) -m pip --python $(1)/bin/python install -qq --disable-pip-versi
 BUILD_INPUTS := pyproject.toml hatch_build.py
 PYTHON_CODE := agent_widgets tests hatch_build.py $(wildcard js/*.py)
 
-.PHONY: demo test lint unit gates js-test js-check kernels test-kernels browser notebooks bench fuzz crash compare picture \
-        format clean demo-env test-env kernels-env matrix-env matrix-pythons agentscope-env compare-env chromium node python bundle
+.PHONY: demo test lint unit gates js-test js-check kernels test-kernels browser notebooks pyodide bench fuzz crash compare picture \
+        format clean demo-env test-env kernels-env matrix-env matrix-pythons pyodide-env agentscope-env compare-env chromium node \
+        python bundle
 
 demo: demo-env
 	exec $(PY) -m jupyterlab --no-browser -y --ip=127.0.0.1 $(AS_ROOT) \
@@ -102,6 +104,9 @@ browser: test-env chromium
 notebooks: test-env
 	$(PY) -m pytest -m "" tests/notebooks $(PYTEST)
 
+pyodide: test-env pyodide-env
+	$(PY) -m pytest -m "" tests/pyodide $(PYTEST)
+
 bench: test-env
 	$(PY) -m tests.bench
 
@@ -132,6 +137,7 @@ test-env: .venv/.test bundle
 kernels-env: .venvs/k6/.ready .venvs/k70/.ready
 agentscope-env: .venvs/agentscope/.ready
 compare-env: agentscope-env .venvs/compare-agentscope1/.ready .venvs/compare-agentling/.ready .venvs/compare-smolagents/.ready
+pyodide-env: .venvs/pyodide/.ready
 bundle: agent_widgets/static/card.js
 
 python:
@@ -193,6 +199,19 @@ matrix-pythons:
 .venvs/compare-agentscope1/.ready .venvs/compare-agentling/.ready .venvs/compare-smolagents/.ready: | python
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python $(PIP_INSTALL) $(packages)
+	touch $@
+
+# Pyodide itself from npm; the wheels that are built for it, and JupyterLite's kernel for it (inside another wheel), from PyPI.
+.venvs/pyodide/.ready: pip_target = -m pip install -qq --disable-pip-version-check --target $(@D)/site --only-binary :all: \
+  --platform pyemscripten_2026_0_wasm32 --platform any --python-version 314 --implementation cp --abi cp314 --abi none
+.venvs/pyodide/.ready: tests/pyodide/package.json $(BUILD_INPUTS) | node test-env
+	rm -rf $(@D) && mkdir -p $(@D)
+	cp tests/pyodide/package.json $(@D)
+	cd $(@D) && npm install --loglevel=error --no-audit --no-fund --no-progress
+	$(PY) $(pip_target) anyio anywidget cloudpickle ipython ipywidgets markdown-it-py openai pydantic traitlets
+	$(PY) $(pip_target) --no-deps --ignore-requires-python 'httpx2-jsfetch>=1'   # pip looks at its own Python here
+	$(PY) -m pip download -qq --disable-pip-version-check --no-deps --dest $(@D)/kernel jupyterlite-pyodide-kernel
+	cd $(@D)/kernel && unzip -qo '*.whl' && find . -name 'pyodide_kernel-*.whl' -exec unzip -qo {} -d ../site ';'
 	touch $@
 
 # -- JavaScript -------------------------------------------------------------------------------------------------------

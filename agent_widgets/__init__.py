@@ -4,7 +4,7 @@ The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
     backends, budgets, loops, decisions, waiting                   the protocols,
-    questions, inbox, carriage, runs, reading                      and one reply being carried out
+    questions, inbox, carriage, runs, nesting, reading             and one reply being carried out
     schemas, outcomes, threads, isolated, processes, execution,    functions as tools,
     tools                                                          and how they run
     permissions, cuts, compression, models/                        our own agent: its other parts

@@ -111,6 +111,7 @@ class Agent:
         self._reply_loop: ReplyLoop | None = None
         self._claim = threading.Lock()
         self._run: Run | None = None
+        self._home: asyncio.AbstractEventLoop | None = None  # its session's loop, if that is not the loop thread's
         self._asked = Unbegun()
         self._last_step = LastStep()
         if state is not None:
@@ -235,18 +236,25 @@ class Agent:
         """``reply`` for code without ``await``, in a script or in a cell: carried on the loop thread while this one waits.
 
         ■ in a notebook, and Ctrl-C, stop it; the cell or the script goes on with its exception after the reply's clean-up.
+        An agent whose session is carried by the kernel's own loop (``chat(agent, …, loop="kernel")``) answers there: in a cell
+        this needs the extra ``nest``.
 
         Raises: as ``reply``.
             AgentStopped: the cell was interrupted.
-            InputError: called on the thread that carries it, which cannot wait for itself.
+            InputError: called where it would wait for itself.
         """
-        if LoopThread.get().is_here:
+        if LoopThread.is_current():
             raise InputError(
                 "This is the thread that carries runs, and it cannot wait for itself. Use await here: await agent.reply(…)"
             )
+        loop = LoopThread.get().loop if self._home is None or self._home.is_closed() else self._home
         asked = self._asked.add()
-        reply = SyncReply(self._reply(inputs, asked), asked)
-        surroundings.waiter().block(reply, None)
+        reply = SyncReply(self._reply(inputs, asked), asked, loop)
+        try:
+            surroundings.waiter().block(reply, None)
+        except InputError:  # it cannot be waited for here, so it is not to begin either
+            reply.stop()
+            raise
         return reply.ended.result()
 
     async def handle_interrupt(self, reason: str) -> Msg:  # noqa: ARG002 - for overriding
@@ -298,6 +306,7 @@ class Agent:
     def carried_by(self, run: Run) -> None:
         """This run is about to carry the agent: ``interrupt`` reaches it before its first step, and in a loaded pause."""
         run.takes_notes = True
+        self._home = None if LoopThread.carries(run.loop) else run.loop
         if not self._claim.locked() and (self._run is None or not self._run.is_busy):
             self._run = run
 

@@ -13,6 +13,7 @@ from functools import partial
 from agent_widgets.errors import AgentStopped, InputError
 from agent_widgets.interrupts import Interrupts, Wait
 from agent_widgets.loops import LoopThread
+from agent_widgets.nesting import run_sync
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
 from agent_widgets.waiting import CLEAN_UP_SECONDS, Waitable
@@ -71,15 +72,22 @@ class CellWaiter:
 
         Raises:
             AgentStopped: ■ was pressed; the run has been stopped and its state is kept.
-            InputError: called on the loop that carries it, or on the loop thread: it would wait for itself.
+            InputError: it would wait for itself: on the loop thread, or on the kernel's loop that carries the run, without the
+                extra ``nest``.
         """
-        if LoopThread.get().is_here or (run.is_carried_here and not run.is_over):
+        if LoopThread.is_current():
             raise InputError("run.wait() would block the thread that carries the run. In a tool or callback use `await run`.")
         wake = queue.SimpleQueue[None]()  # not an Event: that one must not be set by a signal handler of the thread that waits
-        wait = self._interrupts.add(run, partial(wake.put, None), blocks=True)
         run.ended.add_done_callback(lambda _: wake.put(None))
+        freed = _Freed() if run.is_carried_here and not run.is_over else None
+        wait = self._interrupts.add(run, partial(wake.put, None) if freed is None else freed.set, blocks=True)
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            self._block(wait, wake, None if timeout is None else time.monotonic() + timeout)
+            if freed is None:
+                self._block(wait, wake, deadline)
+            else:
+                ended = asyncio.wrap_future(run.ended)
+                run_sync(self._watch(wait, {ended, freed.future}, deadline), asyncio.get_running_loop())
         except KeyboardInterrupt:  # pressed in the moment before it was heard here
             run.stop(reason="interrupted in the notebook", source="kernel")
             raise
@@ -112,6 +120,10 @@ class CellWaiter:
         """The caller waits no more: what has not ended is left to its clean-up, and a next reply waits for that."""
         if not run.is_over:
             run.abandon()
+
+
+def _at_most(seconds: float, deadline: float | None) -> float:
+    return seconds if deadline is None else max(0.0, min(seconds, deadline - time.monotonic()))
 
 
 class TerminalWaiter(CellWaiter):

@@ -16,6 +16,7 @@ from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.decisions import OnConfirm
 from agent_widgets.errors import ConfirmationRequiredError, InputError
 from agent_widgets.kernel import NotebookKernel
+from agent_widgets.loops import LoopName, LoopThread, on_loop
 from agent_widgets.messages import Msg
 from agent_widgets.questions import checked_limit
 from agent_widgets.runs import Run
@@ -29,6 +30,7 @@ SHOW_SECONDS = 5.0
 NOBODY_SECONDS = 60.0
 """How long a question waits where nobody is there: another cell, or a thread, may bring the result that it asks for."""
 
+LOOP_NOTE = "On the kernel's own loop: while a cell blocks (without await), this agent and its Stop stand still."
 NOBODY_THERE = "Nobody is there to ask (no page, no terminal), so the call was denied by default."
 
 
@@ -52,6 +54,7 @@ def chat(
     deadline: float | None = None,
     answer_within: float | None = None,
     budget: Budget | None = None,
+    loop: LoopName | None = None,
 ) -> Run: ...
 @overload
 def chat(
@@ -63,6 +66,7 @@ def chat(
     deadline: float | None = None,
     answer_within: float | None = None,
     budget: Budget | None = None,
+    loop: LoopName | None = None,
 ) -> Run | None: ...
 def chat(
     agent: object,
@@ -73,6 +77,7 @@ def chat(
     deadline: float | None = None,
     answer_within: float | None = None,
     budget: Budget | None = None,
+    loop: LoopName | None = None,
 ) -> Run | None:
     """Put a run of ``agent`` into this cell; the cell ends at once, the run goes on. ``await`` it to wait for the reply.
 
@@ -88,13 +93,23 @@ def chat(
             reads that nobody answered. ``None``: the configured limit; by default none, and 60 s where nobody is there.
             ``math.inf``, here and for ``deadline``: no limit.
         budget: What the run may use before it is stopped, instead of the agent's own budget; ``Budget()`` lifts that one.
+        loop: Who carries the runs of this session from now on. "own": a thread beside the kernel, so that streaming and Stop go
+            on while other cells are busy. "kernel": the loop that the kernel itself runs on, for an agent that is tied to it by
+            an HTTP client, a database pool or a lock that cells have used. It costs this: while a cell blocks (``time.sleep``, a
+            computation, anything without ``await``) the run stands still, and so does its Stop; ``run.wait()`` and
+            ``agent.reply_sync()`` need the extra ``nest``; and where nobody is there, a run that is not awaited does not end
+            inside its cell. ``None``: as it is; a new session has "own". Python without threads (JupyterLite) has one loop.
 
     Raises:
-        InputError: not an agent, or an argument that cannot work.
+        InputError: not an agent, an argument that cannot work, or another ``loop`` while a run of the session is not over.
     """
     notebook = NotebookKernel.get()
     terms = _terms(notebook, on_confirm, deadline, answer_within, budget)
-    held = session if isinstance(session, Session) else session_of(agent, session)
+    # The kernel's own, by name only where there is no other way: the handler of a click may run on a subshell's loop.
+    wanted = (notebook and notebook.main_loop) or loop if loop == "kernel" else loop
+    held = session if isinstance(session, Session) else session_of(agent, session, loop=wanted or "own")
+    if wanted is not None:
+        held.move_to(wanted)
     start = partial(_start, held, notebook, terms)
     if prompt is not None and held.waits and notebook is not None:  # its buttons come first: the prompt waits for them
         _show(held, notebook, partial(_start, held, notebook, replace(terms, deadline=None, budget=None)), None)
@@ -154,7 +169,8 @@ def _start(
 
     def prepare(run: Run) -> None:
         run.resume_with = partial(go_on_from, run)  # in the cell that asks for it, on a card of its own
-        notes = [getattr(getattr(session.agent, "model", None), "note", ""), notebook.nesting_note() if notebook else ""]
+        model_note = getattr(getattr(session.agent, "model", None), "note", "")
+        notes = [model_note, _loop_note(session), notebook.nesting_note() if notebook else ""]
         run.note = " ".join(filter(None, map(str, notes)))
         if before_start is not None:
             before_start(run)
@@ -171,6 +187,13 @@ def _start(
     if notebook is not None:
         notebook.watch(run)
     return run
+
+
+def _loop_note(session: Session) -> str:
+    """What it costs to be carried by the kernel's own loop, once."""
+    if LoopThread.carries(session.loop) or any(run.loop is session.loop for run in session.runs):
+        return ""
+    return LOOP_NOTE
 
 
 def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) -> None:
@@ -217,11 +240,17 @@ def _show_again(session: Session, notebook: NotebookKernel | None, start: Callab
     if notebook is not None and not notebook.is_terminal:
         card = _card(session, start, composer=False)
 
-        async def attach() -> None:  # on the run's loop, between two of its events
+        def attach() -> None:  # on the run's loop, between two of its events
             card.attach(run)
             card.publish()
 
-        asyncio.run_coroutine_threadsafe(attach(), session.loop).result(SHOW_SECONDS)
+        async def attach_there() -> None:
+            attach()
+
+        if on_loop(session.loop):
+            attach()
+        else:
+            asyncio.run_coroutine_threadsafe(attach_there(), session.loop).result(SHOW_SECONDS)
         _display(card)
     return run
 

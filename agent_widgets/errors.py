@@ -102,3 +102,30 @@ class AgentStopped(Exception):  # noqa: N818 - a person stopped it: a participle
     def _render_traceback_(self) -> list[str]:
         """IPython's hook: a person who pressed stop wants one line, not a traceback."""
         return [f"AgentStopped: {self}"]
+
+
+_OF_ANOTHER_LOOP = ("bound to a different event loop", "attached to a different loop", "Event loop is closed")
+_LOOP_HINT = (
+    "Something that this agent uses (an HTTP client, a connection pool, a lock) was used on another event loop before, such as "
+    "the notebook's own. Make it inside the agent or the tool; or let the notebook's loop carry the agent: "
+    'chat(…, loop="kernel").'
+)
+
+
+def in_words(error: BaseException) -> str:
+    """An exception as it is told: our own by their message, others with their class name before it, and a hint if we have one."""
+    text = str(error)
+    if not isinstance(error, AgentWidgetsError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{text} [{_LOOP_HINT}]" if _is_about_loops(error) else text
+
+
+def _is_about_loops(error: BaseException | None) -> bool:
+    """Whether it, or what it was raised from, is asyncio's complaint about an object of another loop."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, RuntimeError) and any(said in str(error) for said in _OF_ANOTHER_LOOP):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False

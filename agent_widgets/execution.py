@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from agent_widgets.events import Event
-from agent_widgets.loops import within
+from agent_widgets.loops import on_loop, within
 from agent_widgets.messages import DataBlock, JsonObject, TextBlock
 from agent_widgets.outcomes import RAISED_BY_TOOLS, Pieces, ToolOutcome, failed, failed_with, succeeded
 from agent_widgets.processes import KILL_SECONDS, in_process
@@ -166,6 +166,9 @@ class Execution:
         return in_process(self._name, self._function, self._given, pieces=Pieces(self._emit), printed=printed, stop=self._stop)
 
     def _emit(self, piece: TextBlock | DataBlock) -> None:
+        if on_loop(self._loop):  # no thread could be started
+            self._outlet.emit(piece)
+            return
         with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody listens
             self._loop.call_soon_threadsafe(self._outlet.emit, piece)
 

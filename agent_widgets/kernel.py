@@ -45,7 +45,9 @@ class NotebookKernel:
         self.interrupts = Interrupts()
         self.waiter = (TerminalWaiter if self.kernel is None else CellWaiter)(self.interrupts, self.tap)
         self._capture: OutputCapture | None = None
-        self._heartbeat = Heartbeat(getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None))
+        io_loop = getattr(self.kernel, "io_loop", None)
+        self.main_loop: asyncio.AbstractEventLoop | None = getattr(io_loop, "asyncio_loop", None)
+        self._heartbeat = Heartbeat(self.main_loop)
         self.unattended = Unattended()
         self._nesting_told = False
         self._follows_cells = False

@@ -1,4 +1,7 @@
-"""asyncio, twice: the loop thread, which carries runs while cells are busy, and tasks side by side.
+"""asyncio, twice: the loop that carries runs, and tasks side by side.
+
+Runs are carried by the loop thread, which goes on while cells are busy; by the kernel's own loop if that is asked for; and by
+the one loop that there is where no thread can be started (Pyodide).
 
 Module state with a documented life: made when first needed, ended by ``LoopThread.close()`` (tests) or with the process.
 """
@@ -9,9 +12,56 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, ClassVar, TypeVar
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeVar
+
+from agent_widgets.errors import InputError
 
 Result = TypeVar("Result")
+
+LoopName = Literal["own", "kernel"]
+"""Which loop carries a session's runs: the loop thread's, or the one that the kernel itself runs on."""
+
+
+@cache
+def threads_can_start() -> bool:
+    """Whether this Python can start threads. Pyodide cannot."""
+    probe = threading.Thread(target=int, name="agent-widgets probe", daemon=True)
+    try:
+        probe.start()
+    except RuntimeError:
+        return False
+    probe.join()
+    return True
+
+
+def loop_named(name: LoopName) -> asyncio.AbstractEventLoop:
+    """The loop of this name. "kernel" is the loop that runs here, and so is "own" where no thread can be started.
+
+    Raises:
+        InputError: no loop runs here, or there is no such name.
+    """
+    if name not in ("own", "kernel"):
+        raise InputError(f"loop is {name!r}; it must be 'own' or 'kernel'.")
+    if name == "own" and threads_can_start():
+        return LoopThread.get().loop
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise InputError(
+            "loop='kernel': no event loop runs here. Call it in a notebook's cell, or where `await` works; "
+            "leave loop out, and the run has a thread of its own."
+        ) from None
+
+
+def result_of(coroutine: Coroutine[Any, Any, Result], loop: asyncio.AbstractEventLoop) -> Result:
+    """Run ``coroutine`` on a loop of another thread and wait for it here. An interrupt of this thread cancels it, and goes on."""
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        raise
 
 
 class LoopThread:
@@ -21,17 +71,36 @@ class LoopThread:
     _making: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self) -> None:
+        if not threads_can_start():  # before there is another loop: in Pyodide a new one takes the place of the one that runs
+            raise InputError(
+                "This Python cannot start threads (Pyodide, as in JupyterLite), so nothing can be waited for here without await: "
+                "await agent.reply(…), await run."
+            )
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._carry, name="agent-widgets loop", daemon=True)
         self._thread.start()
 
     @classmethod
     def get(cls) -> LoopThread:
-        """The one of this process."""
+        """The one of this process.
+
+        Raises:
+            InputError: no thread can be started.
+        """
         with cls._making:
             if cls._one is None or not cls._one.is_alive:
                 cls._one = cls()
             return cls._one
+
+    @classmethod
+    def is_current(cls) -> bool:
+        """Whether the caller is on the loop thread. Makes none."""
+        return cls._one is not None and cls._one.is_here
+
+    @classmethod
+    def carries(cls, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether this is its loop. Makes none."""
+        return cls._one is not None and cls._one.loop is loop
 
     @property
     def is_alive(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from agent_widgets.errors import AgentWidgetsError, InputError, MissingPackageError, ModelError, ModelSetupError
+from agent_widgets.errors import AgentWidgetsError, InputError, MissingPackageError, ModelError, ModelSetupError, in_words
 
 JsonObject = dict[str, JsonValue]
 Role = Literal["user", "assistant", "system"]
@@ -67,9 +67,8 @@ class ErrorInfo:
 
     @classmethod
     def of(cls, error: BaseException) -> ErrorInfo:
-        """How an exception is told: our own errors by their message, others with their class name before it."""
-        message = str(error) if isinstance(error, AgentWidgetsError) else f"{type(error).__name__}: {error}"
-        return cls(type=_error_type(error), message=message)
+        """How an exception is told; see ``in_words``."""
+        return cls(type=_error_type(error), message=in_words(error))
 
 
 _BY_STATUS = {400: "invalid_request", 401: "authentication", 403: "permission", 422: "invalid_request", 429: "rate_limit"}

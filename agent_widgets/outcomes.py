@@ -16,6 +16,7 @@ from typing import Any, cast
 import pydantic_core
 from pydantic import JsonValue
 
+from agent_widgets.errors import in_words
 from agent_widgets.messages import Base64Source, DataBlock, JsonObject, TextBlock, ToolResultState
 
 MAX_OUTPUT_CHARACTERS = 50_000
@@ -126,9 +127,7 @@ def failed_with(error: BaseException, tool_name: str) -> ToolOutcome:
     """What a tool raised: the model reads the message, the person the traceback."""
     if isinstance(error, asyncio.CancelledError):
         return failed(f"{tool_name} was cancelled from inside.")
-    told = str(error)
-    message = f"{type(error).__name__}: {told}" if told else type(error).__name__
-    return failed(message, traceback=sendable("".join(traceback.format_exception(error))))
+    return failed(in_words(error), traceback=sendable("".join(traceback.format_exception(error))))
 
 
 def text_of(result: object) -> str:

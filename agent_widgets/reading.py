@@ -16,7 +16,7 @@ from typing import Any
 from agent_widgets.decisions import StopSource
 from agent_widgets.errors import AgentStopped
 from agent_widgets.events import Event
-from agent_widgets.loops import LoopThread
+from agent_widgets.loops import on_loop
 from agent_widgets.messages import Msg
 from agent_widgets.runs import Run
 from agent_widgets.waiting import CLEAN_UP_SECONDS, surroundings
@@ -161,11 +161,11 @@ class Unbegun:
 
 
 class SyncReply:
-    """A reply on the loop thread that another thread waits for: a ``Waitable``, also before its run is made."""
+    """A reply on a loop that somebody waits for without ``await``: a ``Waitable``, also before its run is made."""
 
-    def __init__(self, reply: Coroutine[Any, Any, Msg], asked: Asked) -> None:
+    def __init__(self, reply: Coroutine[Any, Any, Msg], asked: Asked, loop: asyncio.AbstractEventLoop) -> None:
         self._asked = asked
-        self._loop = LoopThread.get().loop
+        self._loop = loop
         self.ended = asyncio.run_coroutine_threadsafe(reply, self._loop)
 
     @property
@@ -175,8 +175,8 @@ class SyncReply:
 
     @property
     def is_carried_here(self) -> bool:
-        """Whether the caller is on the loop thread."""
-        return LoopThread.get().is_here
+        """Whether the caller is on its loop."""
+        return on_loop(self._loop)
 
     def stop(self, *, reason: str = "", source: StopSource = "code") -> None:
         """End it. Any thread."""

@@ -142,6 +142,11 @@ class Run(Carriage):
         return (self._ended_at or time.monotonic()) - self._started_at if self._started_at else 0.0
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that carries it."""
+        return self._loop
+
+    @property
     def is_carried_here(self) -> bool:
         """Whether the caller is on the run's loop."""
         return on_loop(self._loop)

@@ -21,7 +21,7 @@ from agent_widgets.decisions import StopLevel
 from agent_widgets.errors import AgentBusyError, AgentWidgetsError, InputError
 from agent_widgets.inbox import Taken
 from agent_widgets.keeping import Keeping
-from agent_widgets.loops import LoopThread, on_loop
+from agent_widgets.loops import LoopName, loop_named, on_loop
 from agent_widgets.messages import Msg, PermissionRule
 from agent_widgets.questions import checked_limit
 from agent_widgets.runs import Run
@@ -39,36 +39,38 @@ def sessions() -> tuple[Session, ...]:
         return tuple(_sessions.values())
 
 
-def session_of(agent: object, name: str | None = None) -> Session:
+def session_of(agent: object, name: str | None = None, *, loop: LoopName | asyncio.AbstractEventLoop = "own") -> Session:
     """The session of this agent: the one that exists, or a new one.
 
     Args:
         agent: Ours, or a foreign one that an adapter knows.
         name: Its name, if it is new; made from the agent's name if ``None``.
+        loop: Where its runs are carried, if it is new.
     """
     for session in sessions():
         if session.agent is agent:
             return session
-    return Session(agent, name)
+    return Session(agent, name, loop=loop)
 
 
 class Session:
     """An agent and its runs. All methods: any thread, they return at once."""
 
-    def __init__(self, agent: object, name: str | None = None, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, agent: object, name: str | None = None, *, loop: LoopName | asyncio.AbstractEventLoop = "own") -> None:
         """Make a session; it is listed in ``sessions()`` until ``close()``.
 
         Args:
             agent: Ours, or a foreign one that an adapter knows.
             name: Unique in this kernel; made from the agent's name if ``None``.
-            loop: Where runs are carried; the loop thread if ``None``.
+            loop: Where runs are carried: "own", the loop thread, so that they go on while cells are busy; "kernel", the loop
+                that runs here, for an agent that is bound to it (see ``chat``); or any loop.
 
         Raises:
-            InputError: not an agent, or the name is taken by another agent's session.
+            InputError: not an agent, the name is taken by another agent's session, or no loop runs here.
         """
         self.agent = agent
         self.backend: Backend = as_backend(agent)
-        self._loop = loop or LoopThread.get().loop
+        self._loop = loop_named(loop) if isinstance(loop, str) else loop
         self._lock = threading.Lock()
         self._runs: list[Run] = []
         self._queue: deque[tuple[Run, bool]] = deque()
@@ -126,6 +128,23 @@ class Session:
         """Where its runs are carried."""
         return self._loop
 
+    def move_to(self, loop: LoopName | asyncio.AbstractEventLoop) -> None:
+        """Carry its runs on another loop from now on; nothing if it is the same.
+
+        Raises:
+            InputError: a run is running, waits for a decision or for its turn: a session has one loop. Or no loop runs here.
+        """
+        wanted = loop_named(loop) if isinstance(loop, str) else loop
+        with self._lock:
+            if wanted is self._loop:
+                return
+            if self.current is not None:
+                raise InputError(
+                    f"The session {self.name!r} has a run that is {self.current.status}, on another loop than the one asked for. "
+                    "A session has one loop: await that run or stop it first, or make another agent."
+                )
+            self._loop = wanted
+
     def run(
         self,
         prompt: Inputs = None,
@@ -152,8 +171,13 @@ class Session:
             before_start: Called with the run before anything can happen to it: a card attaches itself here.
 
         Raises:
-            InputError: ``budget`` is not a ``Budget``, or ``answer_within`` not above 0.
+            InputError: ``budget`` is not a ``Budget``, ``answer_within`` not above 0, or the session's loop has been closed.
         """
+        if self._loop.is_closed():
+            raise InputError(
+                f"The loop that carried the session {self.name!r} has been closed. "
+                "Give it another one:  chat(agent, …, loop='own')"
+            )
         if self.waits and not reset and isinstance(prompt, str | Msg | Sequence):
             self.run(answer_within=answer_within, waiter=waiter, on_pause=on_pause)
         paused = self.agent.paused_reply(prompt) if isinstance(self.agent, Agent) and self.current is None else None
@@ -277,6 +301,8 @@ class Session:
         if self._keeping is None or self._loop.is_closed():
             self._leave()
             self._stop_all()
+        elif on_loop(self._loop):
+            self._close_stored()
         else:
             self._loop.call_soon_threadsafe(self._close_stored)
 
@@ -286,7 +312,7 @@ class Session:
         Raises:
             InputError: it cannot be waited for on its own loop, or what runs does not end.
         """
-        if on_loop(self._loop) or not self._left.wait(2 * CLEAN_UP_SECONDS):
+        if not self._left.is_set() and (on_loop(self._loop) or not self._left.wait(2 * CLEAN_UP_SECONDS)):
             raise InputError(f"The session in {self.path} is still closing. Try again when its run has ended.")
 
     def __repr__(self) -> str:

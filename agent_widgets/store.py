@@ -247,6 +247,8 @@ def _lock(descriptor: int) -> None:
 
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     else:
-        import fcntl  # noqa: PLC0415 - not on Windows
-
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            from fcntl import LOCK_EX, LOCK_NB, lockf  # noqa: PLC0415 - not on Windows
+        except ImportError:
+            return  # JupyterLite has an empty one: there is one process, and nobody to lock out
+        lockf(descriptor, LOCK_EX | LOCK_NB)

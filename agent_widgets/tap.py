@@ -15,8 +15,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import zmq
-
 Hear = Callable[[object], None]
 """Takes the content of a custom comm message. Called on the kernel's receiving thread: hand over and return."""
 
@@ -79,7 +77,7 @@ class EarlyTap:
     def pump(self) -> None:
         """Read waiting messages into the kernel's queue, on the main thread; they are peeked at and stay in order."""
         if self.must_pump:
-            self._stream.flush(zmq.POLLIN)
+            self._flush()
 
     # -- on the thread that owns the stream -------------------------------------------------------------------------
 
@@ -90,6 +88,11 @@ class EarlyTap:
     @property
     def _is_on_main_loop(self) -> bool:
         return self._stream.io_loop is self._kernel.io_loop
+
+    def _flush(self) -> None:
+        from zmq import POLLIN  # noqa: PLC0415 - there is none in Pyodide, and no stream either
+
+        self._stream.flush(POLLIN)
 
     def _on_owner(self, action: Callable[[], None]) -> None:
         in_cell = threading.current_thread() is threading.main_thread()

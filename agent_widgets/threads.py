@@ -14,6 +14,8 @@ from typing import TypeVar
 
 import anyio.to_thread
 
+from agent_widgets.loops import threads_can_start
+
 THREAD_GRACE_SECONDS = 0.2
 """How long a stopped sync tool may take to notice, before its result says that it still runs."""
 
@@ -68,12 +70,17 @@ def stop_requested() -> bool:
 async def in_thread(work: Callable[[], Result], signal: StopSignal, late: Callable[[Result], None]) -> Result:
     """Run in a worker thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed.
 
+    Where no thread can be started it runs here, and the loop stands still meanwhile.
+
     A thread that ends in that moment without having noticed has done its work: its result is kept. One that does not end is left
     behind, and what it gives is told to ``late``: on the loop, or in the thread if the loop has been closed.
 
     Raises:
         CancelledError: the caller was cancelled; with ``STILL_RUNNING`` if the thread was left behind.
     """
+    if not threads_can_start():
+        await asyncio.sleep(0)  # a stop that has come is heard before it begins
+        return work()
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     result: concurrent.futures.Future[Result] = concurrent.futures.Future()
 

@@ -17,6 +17,7 @@ import pydantic
 from agent_widgets.backends import ToolSpec
 from agent_widgets.errors import InputError, ToolDefinitionError
 from agent_widgets.execution import Execution, Outlet
+from agent_widgets.loops import threads_can_start
 from agent_widgets.outcomes import ToolOutcome, failed
 from agent_widgets.schemas import arguments_of, faults, plain_function
 
@@ -171,6 +172,11 @@ def _check(options: Options, function: Callable[..., Any], tool_name: str) -> No
             raise ToolDefinitionError(tool_name, f"its timeout is {timeout!r}; it must be a number of seconds above 0.")
     if isolate not in (None, "process"):
         raise ToolDefinitionError(tool_name, f"isolate is {isolate!r}; it must be 'process' or None.")
+    if isolate and not threads_can_start():
+        raise ToolDefinitionError(
+            tool_name,
+            "isolate='process' needs a system that can start processes, and Pyodide (JupyterLite) cannot. Leave it out.",
+        )
     if isolate and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)):
         raise ToolDefinitionError(
             tool_name, "it is async, which a stop cancels where it is; isolate='process' is for a sync function. Write  def."

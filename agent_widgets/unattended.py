@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import sys
 from collections.abc import Callable
 
 from agent_widgets.errors import AgentStopped, InputError
-from agent_widgets.loops import LoopThread
+from agent_widgets.loops import result_of
 from agent_widgets.runs import Run
 from agent_widgets.sessions import sessions
 from agent_widgets.waiting import Waiter
@@ -50,13 +51,14 @@ class Unattended:
 
 def _wait(run: Run, waiter: Waiter) -> None:
     try:
-        LoopThread.get().run_sync(asyncio.sleep(0))  # an answer that the cell has just given counts from here on
+        if not run.is_carried_here:
+            result_of(asyncio.sleep(0), run.loop)  # an answer that the cell has just given counts from here on
         while not run.is_abandoned and not waiter.block(run, LOOK_SECONDS) and not _waits_for_outside(run):
             pass
     except (AgentStopped, KeyboardInterrupt):  # ■: the card says so, and the cell has ended well
         run.stop(reason="interrupted in the notebook", source="kernel")
-    except InputError:  # the loop that would have to be waited for is this one: it goes on with the next cells
-        pass
+    except InputError as error:  # it is on the kernel's own loop, which goes on with the next cells
+        sys.stderr.write(f"agent-widgets: nobody is there, and this cell ends before its run. {error}\n")
 
 
 def _waits_for_outside(run: Run) -> bool:

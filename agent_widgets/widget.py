@@ -269,6 +269,9 @@ class AgentWidget(anywidget.AnyWidget):
         self.session.loop.call_soon_threadsafe(self._handle, content, context=self._context)
 
     def _handle(self, content: object) -> None:
+        if not on_loop(self.session.loop):  # the session has moved to another one since
+            self._receive(content)
+            return
         try:
             command = load_command(content)
         except InputError as error:

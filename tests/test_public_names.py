@@ -88,14 +88,17 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Summary, "(*, text, messages=0, blocks=0)"),
     (aw.PermissionRule, "(tool_name, rule_content=None, behavior='allow', source='user')"),
     (aw.Agent.handle_interrupt, "(self, reason)"),
-    (aw.chat, "(agent, prompt=None, *, session=None, on_confirm=None, deadline=None, answer_within=None, budget=None)"),
+    (
+        aw.chat,
+        "(agent, prompt=None, *, session=None, on_confirm=None, deadline=None, answer_within=None, budget=None, loop=None)",
+    ),
     (aw.Run.stop, "(self, after='now', reason='', *, call_id=None, source='code', raises=None)"),
     (aw.Run.approve, "(self, call_id=None, *, arguments=None, always=False)"),
     (aw.Run.deny, "(self, call_id=None, reason='', *, stop=False)"),
     (aw.Run.answer, "(self, call_id, result)"),
     (aw.Run.resume, "(self)"),
     (aw.Run.wait, "(self, timeout=None)"),
-    (aw.Session, "(agent, name=None, *, loop=None)"),
+    (aw.Session, "(agent, name=None, *, loop='own')"),
     (
         aw.Session.run,
         (
