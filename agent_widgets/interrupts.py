@@ -74,12 +74,14 @@ class Interrupts:
 
     @property
     def is_in_cell(self) -> bool:
-        """Whether a cell executes that was seen to begin."""
-        return self._cells[-1:] not in ([], [self._first])
+        """Whether the caller is inside of a cell that was seen to begin."""
+        return self._cells[-1:] == [self._cell.get()] and self._cells != [self._first]
 
     def begin_cell(self, *_: object) -> None:
         """A cell begins: IPython's event ``pre_run_cell``, in the context in which its code will run."""
         if _on_main_thread():
+            while self._cells and self._cells[-1] is not self._cell.get():
+                self._cells.pop()  # no event has said its end: JupyterLite sends none for a cell that awaits
             self._cells.append(object())
             self._cell.set(self._cells[-1])
 

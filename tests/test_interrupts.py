@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -288,7 +289,10 @@ def test_a_reply_that_waits_for_the_end_of_an_earlier_one_is_stopped_before_it_b
     assert [message.text for message in agent.state.context if message.role == "user"] == ["go", "go on"]
 
 
-def test_a_run_that_is_carried_here_is_not_blocked_for(presses: list[int]) -> None:
+async def test_a_run_that_is_carried_here_is_not_blocked_for_without_a_way_to_nest(
+    presses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nest_asyncio2", None)
     run = FakeRun()
     run.is_carried_here = True
     with pytest.raises(InputError, match="await run"):

@@ -51,13 +51,16 @@ class Host:
         Raises:
             Exception: what the cell raises.
         """
+        return await self.start(code)
+
+    def start(self, code: str) -> asyncio.Task[Any]:
+        """Run a cell meanwhile: a task of its own, as the handling of each request is."""
+        return asyncio.create_task(self._cell(code))
+
+    async def _cell(self, code: str) -> Any:
         result = await self.shell.run_cell_async(code, transformed_cell=self.shell.transform_cell(code), store_history=True)
         result.raise_error()
         return result.result
-
-    def start(self, code: str) -> asyncio.Task[Any]:
-        """Run a cell meanwhile."""
-        return asyncio.create_task(self.cell(code))
 
     def value(self, expression: str) -> Any:
         """A value in the notebook, between two cells."""
