@@ -33,11 +33,14 @@ CLOSE_SECONDS = 1.0
 STILL_RUNNING_TEXT = "It could not be ended and is still running: its effects may still happen."
 
 Sink = Callable[[str, JsonObject], None]
-"""Takes what a tool prints (``"stdout"`` or ``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``).
-Any thread may call it."""
+"""Takes what a tool prints (``"stdout"`` or ``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``);
+all that it takes is in ``outputs.Outputs``. Any thread may call it."""
 
 output_sink: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("agent_widgets_sink", default=None)
 """Where this tool's printing goes. A context variable: worker threads that copy their context inherit it."""
+
+at_end: list[Callable[[Sink], None]] = []
+"""Called with a tool's sink when its function has returned, in its context and thread; ``capture`` puts in what shows figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,10 @@ class Execution:
         if self._isolated:
             return await in_thread(self._in_process, self._stop, self._late)
         if inspect.iscoroutinefunction(self._function):
-            result = await cast("Callable[..., Awaitable[object]]", self._function)(**self._given)
+            try:
+                result = await cast("Callable[..., Awaitable[object]]", self._function)(**self._given)
+            finally:
+                _ended()
         elif inspect.isasyncgenfunction(self._function):
             result: object = self._function(**self._given)
         else:
@@ -130,6 +136,7 @@ class Execution:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await source.aclose()
+            _ended()
 
     # -- in a worker thread -------------------------------------------------------------------------------------
 
@@ -142,6 +149,8 @@ class Execution:
             return result if inspect.isawaitable(result) or inspect.isasyncgen(result) else succeeded(result)
         except RAISED_BY_TOOLS as error:
             return failed_with(error, self._name)
+        finally:
+            _ended()
 
     def _drain(self, source: Generator[object, None, object]) -> ToolOutcome:
         """Tell what it yields. A stop closes it at its next piece."""
@@ -175,3 +184,11 @@ class Execution:
             result.close()
         outcome = result if isinstance(result, ToolOutcome) else ToolOutcome(state="interrupted", content=())
         self._outlet.late(replace(outcome, state="interrupted") if self._stop.noticed else outcome)
+
+
+def _ended() -> None:
+    """A function has returned: what it has left open is shown."""
+    sink = output_sink.get()
+    if sink is not None:
+        for show in at_end:
+            show(sink)

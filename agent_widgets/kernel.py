@@ -33,7 +33,6 @@ class NotebookKernel:
         self.tap = EarlyTap(self.kernel)
         self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
         self._capture = OutputCapture(shell)
-        self._capture.install()
         main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
         self._heartbeat = Heartbeat(main_loop, self.tap.look)
         self._started_in_cell: list[Run] = []
@@ -50,6 +49,7 @@ class NotebookKernel:
         if one is None or one.shell is not shell:
             one = cls._one = cls(shell)
         one.tap.install()
+        one._capture.install()
         return one
 
     @property
