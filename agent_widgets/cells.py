@@ -10,6 +10,7 @@ import time
 from agent_widgets.errors import AgentStopped, InputError
 from agent_widgets.interrupts import Interrupts
 from agent_widgets.loops import LoopThread
+from agent_widgets.mainthread import MainThread
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
 from agent_widgets.waiting import CLEAN_UP_SECONDS, Waitable
@@ -38,7 +39,8 @@ class CellWaiter:
         hears = self._interrupts.add(run)
         try:
             while not ended.done():
-                await asyncio.wait({ended}, timeout=POLL_SECONDS)
+                with MainThread.get().served_here():
+                    await asyncio.wait({ended}, timeout=POLL_SECONDS)
                 self._look(run)
         except asyncio.CancelledError:
             run.stop(reason="the waiting cell was cancelled")
@@ -67,7 +69,8 @@ class CellWaiter:
             run.ended.add_done_callback(lambda _: ended.set())
             pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
             while not run.is_over and (deadline is None or time.monotonic() < deadline):
-                ended.wait(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+                seconds = pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic()))
+                MainThread.get().wait(ended, seconds)
                 if hears and self._tap is not None:
                     self._tap.pump()
                 self._look(run)

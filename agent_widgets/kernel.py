@@ -11,6 +11,7 @@ from typing import Any
 from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
 from agent_widgets.interrupts import Heartbeat
+from agent_widgets.mainthread import MainThread
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
 
@@ -34,6 +35,9 @@ class NotebookKernel:
         self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
         self._capture = OutputCapture(shell)
         main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
+        self._main_loop = main_loop
+        if main_loop is not None:
+            MainThread.get().serve(main_loop)
         self._heartbeat = Heartbeat(main_loop, self.tap.look)
         self._started_in_cell: list[Run] = []
         self.tap.install()
@@ -78,6 +82,7 @@ class NotebookKernel:
         """Take out everything that was put in."""
         self.tap.uninstall()
         self._capture.uninstall()
+        MainThread.get().desert(self._main_loop)
         self.shell.events.unregister("post_run_cell", self._after_cell)
         NotebookKernel._one = None
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from agent_widgets.errors import InputError
+from agent_widgets.mainthread import MainThread
 
 Result = TypeVar("Result")
 
@@ -53,6 +54,7 @@ class LoopThread:
             )
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
+            MainThread.get().wait_for(future)
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
