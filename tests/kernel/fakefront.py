@@ -147,6 +147,10 @@ class Front:
                 if not self._arrived.wait(max(deadline - time.monotonic(), 0)) and time.monotonic() >= deadline:
                     raise TimeoutError(f"No such message within {timeout} s. The kernel's own output:\n{self.kernel_log()}")
 
+    def answer(self, text: str) -> None:
+        """Type an answer into the box that ``input()`` shows."""
+        self._client.stdin_channel.send(self._client.session.msg("input_reply", {"value": text}))
+
     # -- comms ----------------------------------------------------------------------------------------------------------
 
     def comm_open(self, target: str, data: JsonDict | None = None) -> str:
