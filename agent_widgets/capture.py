@@ -1,8 +1,9 @@
 """What a tool prints or displays goes to its own card, whichever thread it runs in, while other cells print as ever.
 
 A context variable (``execution.output_sink``) says whose output it is. The kernel's two streams get a class of their own, with
-another ``write``: the objects stay the same, so it does not matter who has kept them (the handlers of ``logging``), who wraps them,
-or what ``redirect_stdout`` and ``%%capture`` put in their place for a while. IPython's display publisher gets another ``publish``.
+another ``write``. The objects stay the same, so it does not matter who has kept them (the handlers of ``logging``), who wraps
+them, or what ``redirect_stdout`` and ``%%capture`` put in their place for a while. IPython's display publisher gets another
+``publish``.
 
 While a cell redirects ``sys.stdout`` for the whole process, what tools print goes there too.
 """

@@ -1,8 +1,8 @@
 """How a tool is executed: on the loop, in a thread, or in a process; at once, or piece by piece.
 
 An async function runs on the run's loop and is cancelled there; a sync one runs in a worker thread (``threads``), on the main
-thread (``mainthread``), or in a process of its own (``processes``). What a generator yields is told at once. Whatever a function raises is an outcome; only a cancel from
-outside goes on up.
+thread (``mainthread``), or in a process of its own (``processes``). What a generator yields is told at once. Whatever a function
+raises is an outcome; only a cancel from outside goes on up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """pyplot in tools: each tool has its own current figure, and what it leaves open is shown on its card.
 
-pyplot keeps the open figures of the whole process in one dictionary (``Gcf.figs``). Without this, a figure that a tool has open is
-shown by whichever cell ends next, a cell that plots draws into it, and ``plt.show()`` in a tool shows the figures of cells. While
-this is installed, that dictionary is another one inside each call of a tool; cells see the one they had.
+pyplot keeps the open figures of the whole process in one dictionary (``Gcf.figs``). Without this, a figure that a tool has open
+is shown by whichever cell ends next, a cell that plots draws into it, and ``plt.show()`` in a tool shows the figures of cells.
+While this is installed, that dictionary is another one inside each call of a tool; cells see the one they had.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A thread that a tool starts belongs to the tool: what it prints is shown on the tool's card, and it hears the tool's stop.
 
 Python gives a new thread an empty context (3.14 has an option against that). While this is installed, a thread that is started
-inside a tool gets a copy of the tool's context, and so does each job that a tool gives to a pool. Threads and jobs that are started
-elsewhere are left as they are; a pool's own threads never inherit: the next job may be somebody else's.
+inside a tool gets a copy of the tool's context, and so does each job that a tool gives to a pool. Threads and jobs that are
+started elsewhere are left as they are; a pool's own threads never inherit: the next job may be somebody else's.
 """
 
 from __future__ import annotations

@@ -191,7 +191,8 @@ class MainThread:
 
         outer, self._is_interruptible = self._is_interruptible, False
         self._depth += 1
-        signal.signal(signal.SIGINT, interrupt)
+        if previous is not None:  # else somebody who is not Python handles it
+            signal.signal(signal.SIGINT, interrupt)
         try:
             job.run()
         finally:

@@ -39,8 +39,9 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 class Outputs:
     """Takes what one call prints and displays (a ``Sink``), from any thread; tells it on the loop.
 
-    ``("stdout" | "stderr", {"text": str})``, ``("display", {"data": {mime: str}, "metadata": …, "display_id": str, "update": bool})``,
-    ``("clear", {"wait": bool})`` and ``("waits", {"text": str})``, which says what the call waits for (``""``: nothing any more).
+    ``("stdout" | "stderr", {"text": str})``; ``("display", {"data": {mime: str}, "metadata": {…}, "display_id": str, "update":
+    bool})``; ``("clear", {"wait": bool})``; ``("waits", {"text": str})``, which says what the call waits for (``""``: nothing
+    any more).
     """
 
     def __init__(self, tell: Callable[[JsonObject], None]) -> None:
@@ -124,7 +125,7 @@ class Outputs:
         for mime, content in data.items():
             size = len(str(content))
             is_image = mime in _IMAGES
-            if size > DISPLAYED_CHARACTERS and not is_image or self._displayed + size > MAX_DATA_CHARACTERS:
+            if self._displayed + size > MAX_DATA_CHARACTERS or (size > DISPLAYED_CHARACTERS and not is_image):
                 left_out.append(f"[left out: {mime} of {size:,} characters, which is more than is shown here]")
             else:
                 self._displayed += size

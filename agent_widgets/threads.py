@@ -79,8 +79,8 @@ async def in_thread(
     """Run in another thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed.
 
     A thread that ends in that moment without having noticed has done its work: its result is kept. One that does not end is left
-    behind, and what it gives is told to ``late``: on the loop, or in the thread if the loop has been closed. One that had not begun
-    when the cancel came never begins. ``carrier`` calls what it is given in the thread that is meant; a worker thread by default.
+    behind, and what it gives is told to ``late``: on the loop, or in the thread if the loop has been closed. One that had not
+    begun when the cancel came never begins. ``carrier`` calls what it is given in the thread that is meant.
 
     Raises:
         CancelledError: the caller was cancelled; with ``STILL_RUNNING`` if the thread was left behind.

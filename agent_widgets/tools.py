@@ -105,8 +105,8 @@ def tool(
     A generator, async or sync, streams: the person sees each piece (text, a ``TextBlock``, a ``DataBlock``) when it is yielded,
     and the model reads them joined. A stop closes it, so its ``finally`` runs, and what it has yielded is kept.
 
-    In a notebook, what it prints, logs, warns and displays is shown on the call's card, never to the model: from the function, its
-    tasks and the threads that it starts. Figures that it leaves open are shown at its end; ``input()`` raises. What other
+    In a notebook, what it prints, logs, warns and displays is shown on the call's card, never to the model: from the function,
+    its tasks and the threads that it starts. Figures that it leaves open are shown at its end; ``input()`` raises. What other
     processes print (``subprocess.run(["ls"])``) goes to a cell: capture it and print it.
 
     Args:
@@ -130,9 +130,7 @@ def tool(
         ToolDefinitionError: a parameter without an annotation, ``*args``, a docstring that says nothing, or options that cannot
             work.
     """
-    options = Options(
-        confirm=confirm, external=external, timeout=timeout, isolate=isolate, thread=thread, sequential=sequential
-    )
+    options = Options(confirm=confirm, external=external, timeout=timeout, isolate=isolate, thread=thread, sequential=sequential)
     if function is None:
         return partial(_made, name=name, **options)
     return _made(function, name, **options)
@@ -191,7 +189,8 @@ def _check(options: Options, function: Callable[..., Any], tool_name: str) -> No
     if options.get("external") and (timeout is not None or isolate or options.get("thread") or options.get("sequential")):
         raise ToolDefinitionError(
             tool_name,
-            "it is external: nothing runs here, so timeout, isolate, thread and sequential have no effect. Give the run a deadline.",
+            "it is external: nothing runs here, so timeout, isolate, thread and sequential have no effect. "
+            "Give the run a deadline.",
         )
 
 

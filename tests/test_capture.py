@@ -6,6 +6,7 @@ import builtins
 import concurrent.futures
 import contextlib
 import contextvars
+import functools
 import getpass
 import io
 import sys
@@ -80,7 +81,7 @@ class Sink:
 
 @contextlib.contextmanager
 def redirected(stdout: Any, stderr: Any) -> Iterator[None]:
-    """pytest puts its own streams back before each test begins: a fixture would be too early."""
+    """What pytest puts on top is there before each test begins: a fixture would be too early."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = stdout, stderr
     try:
@@ -166,8 +167,8 @@ def test_what_somebody_has_put_on_top_stays_and_ours_lets_everything_through() -
     capture = OutputCapture(shell)
     capture.install()
     ours, started = shell.display_pub.publish, threading.Thread.start
-    shell.display_pub.publish = on_top = lambda *args, **kwargs: ours(*args, **kwargs)  # type: ignore[method-assign]
-    threading.Thread.start = start_on_top = lambda self: started(self)  # type: ignore[method-assign]
+    shell.display_pub.publish = on_top = functools.partial(ours)  # type: ignore[method-assign]
+    threading.Thread.start = start_on_top = lambda self, *_: started(self)  # type: ignore[method-assign]
     try:
         capture.uninstall()
         assert shell.display_pub.publish is on_top
@@ -222,7 +223,7 @@ def test_a_figure_that_cannot_be_drawn_is_said_and_hurts_nothing(
     sink = Sink()
 
     def plots() -> None:
-        plt.figure().savefig = None  # type: ignore[method-assign,assignment]
+        plt.figure()
         plt.gcf().canvas.print_figure = None  # type: ignore[method-assign,assignment]
         plt.figure()
 

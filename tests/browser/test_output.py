@@ -41,7 +41,8 @@ def ask_database(query: str) -> str:
     return "3"
 
 asking = aw.Agent(ScriptedModel([[call("ask_database", {"query": "select 3"})], [say("Three.")]]), tools=[ask_database])
-run = aw.chat(asking, "How many?")"""
+run = aw.chat(asking, "How many?")
+while not run.is_over: time.sleep(0.05)"""
 
 
 @pytest.fixture(scope="module", params=["Light", "Dark"])
@@ -74,9 +75,8 @@ def test_all_that_a_tool_shows_is_in_its_card_and_nothing_is_wider_than_it(theme
 
 
 def test_a_call_that_waits_for_the_main_thread_says_so_and_stop_takes_it_back(themed: Lab) -> None:
-    notebook = opened(themed, "Waits", WAITS, "import time; time.sleep(3)")
+    notebook = opened(themed, "Waits", WAITS)
     notebook.run_cell(1)
-    notebook.run_cell(2)
     shown = card(notebook, 1)
     expect(shown.locator(".aw-tool-word")).to_have_text("waits for the main thread, which is busy")
     notebook.screenshot(f"waits-{theme_of(notebook)}", shown)

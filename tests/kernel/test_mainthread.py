@@ -64,7 +64,7 @@ CELLS = {
     "sync": "run = aw.chat(agent, 'insert'); run.wait()",
     "sync in an awaiting cell": "await asyncio.sleep(0)\nrun = aw.chat(agent, 'insert'); run.wait()",
     "reply_sync": "agent.reply_sync('insert')",
-    "an awaiting cell that waits for something else": "run = aw.chat(agent, 'insert')\nwhile not run.is_over: await asyncio.sleep(0.05)",
+    "an awaiting cell": "run = aw.chat(agent, 'insert')\nwhile not run.is_over: await asyncio.sleep(0.05)",
 }
 
 
@@ -106,9 +106,14 @@ def test_while_another_cell_is_busy_it_waits_and_says_so(front: Front, page: Pag
 
 def test_a_stop_while_it_waits_takes_it_back_and_it_is_never_executed(front: Front, page: Page) -> None:
     front.run("agent = agent_for(call('insert', {'price': 1}))")
-    lines = ["run = aw.chat(agent, 'insert')", "end = time.monotonic() + 20", "while time.monotonic() < end and not run.is_over: time.sleep(0.01)", "print(run.status, done)"]
+    lines = [
+        "run = aw.chat(agent, 'insert')",
+        "end = time.monotonic() + 20",
+        "while time.monotonic() < end and not run.is_over: time.sleep(0.01)",
+        "print(run.status, done)",
+    ]
     if not front.has_subshells:  # ipykernel 6 hears no click while a foreign cell is busy
-        lines.insert(0, "threading.Timer(1, run.stop).start()")
+        lines.insert(1, "threading.Timer(1, run.stop).start()")
     busy = front.execute("\n".join(lines))
     front.wait_for(lambda _: words(page) != [])
     if front.has_subshells:
@@ -139,17 +144,19 @@ def test_the_kernels_interrupt_ends_the_function_itself(front: Front, page: Page
     assert front.run("import signal; print(done, run.status, signal.getsignal(signal.SIGINT) is signal.default_int_handler)") == (
         f"[] {'completed' if kind == 'idle' else 'interrupted'} True\n"
     )
-    assert front.run("agent = agent_for(call('insert', {'price': 1})); print((await aw.chat(agent, 'go on')).text)").endswith("done\n")
+    assert front.run("agent = agent_for(call('insert', {'price': 1})); print((await aw.chat(agent, 'go on')).text)").endswith(
+        "done\n"
+    )
 
 
 def test_a_stop_cannot_end_it_once_it_has_begun_and_its_result_says_so(front: Front, page: Page) -> None:
     front.run("agent = agent_for(call('works'))")
     cell = front.execute("run = aw.chat(agent, 'work'); threading.Timer(0.5, run.stop).start(); run.wait()")
-    told = page.settle()
-    result = next(block for block in told["message"]["content"] if block["type"] == "tool_result")
-    assert (result["state"], result["metadata"]["still_running"]) == ("interrupted", True)
+    page.wait_for_state("interrupted")
     front.interrupt()  # the function still holds the cell
     front.wait(cell)
+    result = next(block for block in page.settle()["message"]["content"] if block["type"] == "tool_result")
+    assert (result["state"], result["metadata"]["still_running"]) == ("interrupted", True)
     assert front.run("print(run.status, done)") == "interrupted []\n"
 
 
@@ -227,7 +234,9 @@ print([b.output for m in agent.state.context for b in m.content if b.type == "to
 """
 
 
-@pytest.mark.parametrize("how", ["run.wait()", "reply_sync", "asyncio.run, await run", "asyncio.run, agent.reply", "nobody waits"])
+@pytest.mark.parametrize(
+    "how", ["run.wait()", "reply_sync", "asyncio.run, await run", "asyncio.run, agent.reply", "nobody waits"]
+)
 def test_in_a_script_whoever_waits_carries_it_out_and_else_it_is_an_error(tmp_path: Any, how: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -1,12 +1,12 @@
-"""What tools print and display, in a real kernel: all of it on the card of the tool, nothing in a cell, and the other way round."""
+"""What tools print and display, in a real kernel: all of it on the tool's card, nothing in a cell, and the other way round."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import pytest
 
 from tests.kernel.fakefront import Front
@@ -65,7 +65,7 @@ WHO = {
     "call_2": ["two", "two-child", "two-pool"],
     "call_3": ["three", "three-task", "three-thread", "three-executor"],
 }
-PLOTTING = Path(importlib.util.find_spec("matplotlib").origin).parents[1]  # type: ignore[union-attr] # pyright: ignore
+PLOTTING = Path(mpl.__file__).parents[1]
 """Where matplotlib and pandas are; the kernels' own environments do without."""
 
 
@@ -94,12 +94,12 @@ def result_of(transcript: dict[str, Any], at: int = 0) -> str:
     return [block["output"] for block in transcript["message"]["content"] if block["type"] == "tool_result"][at]
 
 
-@pytest.mark.parametrize("ends", ["while a cell makes noise", "after %unload_ext"])
-def test_three_noisy_tools_and_a_noisy_cell_each_get_exactly_their_own(front: Front, ends: str) -> None:
+@pytest.mark.parametrize("first", ["%load_ext agent_widgets", "%load_ext agent_widgets\n%unload_ext agent_widgets"])
+def test_three_noisy_tools_and_a_noisy_cell_each_get_exactly_their_own(front: Front, first: str) -> None:
     assert front.run(SETUP) == ""
     page = Page(front)
     assert front.run(NOISE) == ""
-    front.run("%load_ext agent_widgets" if "unload" not in ends else "%load_ext agent_widgets\n%unload_ext agent_widgets")
+    front.run(first)
     front.run(LATE_HANDLER)  # made after us; the other one was made before
     start = front.execute("run = aw.chat(agent, 'make noise')")
     cell = front.execute("noise('cell')")
@@ -137,15 +137,15 @@ def test_what_users_redirect_in_cells_works_as_ever_and_unloading_leaves_nothing
     for _ in range(2):  # IPython 9 puts a write of its own on the stream in each cell
         assert front.run("print('a', end=''); sys.stdout.writelines(['b', 'c']); print('d', flush=True)") == "abcd\n"
     assert front.run(f"print([now == then for now, then in zip({state}, before)].count(False))") == "9\n"
-    text = "buffer = io.StringIO()\nwith contextlib.redirect_stdout(buffer):\n    print('inside')\nprint('got', buffer.getvalue())"
+    text = (
+        "buffer = io.StringIO()\nwith contextlib.redirect_stdout(buffer):\n    print('inside')\nprint('got', buffer.getvalue())"
+    )
     assert front.run(text) == "got inside\n\n"
     assert front.run("%%capture held\nprint('captured'); display(1)") == ""
     assert front.run("print(repr(held.stdout), len(held.outputs))") == "'captured\\n' 1\n"
     assert front.run("!echo from the shell") == "from the shell\r\n"  # by a pseudo-terminal
     assert front.run("handle = display('one', display_id=True); handle.update('two')").startswith("'one'")
-    wrapped = "class Wrapper:\n    def __init__(self, below): self.below = below\n    def write(self, text): return self.below.write(text.upper())\n"
-    wrapped += "    def __getattr__(self, name): return getattr(self.below, name)\nsys.stdout = wrapper = Wrapper(sys.stdout)"
-    front.run(wrapped)
+    front.run(WRAPPER)
     front.run("%unload_ext agent_widgets")
     assert front.run("print('through', sys.stdout is wrapper)") == "THROUGH TRUE\n"
     front.run("sys.stdout = wrapper.below")
@@ -153,6 +153,13 @@ def test_what_users_redirect_in_cells_works_as_ever_and_unloading_leaves_nothing
     assert front.run("print(streams == (sys.stdout, sys.stderr), 'write' in vars(type(sys.stdout)))") == "True True\n"
 
 
+WRAPPER = """
+class Wrapper:
+    def __init__(self, below): self.below = below
+    def write(self, text): return self.below.write(text.upper())
+    def __getattr__(self, name): return getattr(self.below, name)
+sys.stdout = wrapper = Wrapper(sys.stdout)
+"""
 SHOWING = """
 import base64, warnings
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
@@ -288,7 +295,7 @@ def test_a_tool_that_asks_by_input_is_told_how_to_ask_and_a_cell_asks_as_ever(fr
 
 
 PLOTS = """
-import matplotlib
+import matplotlib as mpl
 {backend}
 import matplotlib.pyplot as plt, pandas
 from matplotlib.figure import Figure
