@@ -14,7 +14,7 @@ import functools
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from agent_widgets import execution, outputs
 from agent_widgets.execution import Sink, output_sink
@@ -95,7 +95,7 @@ def _capture(stream: Any, name: str) -> None:
     ``write`` is a property. IPython 9 puts its own ``write`` on the stream in each cell, and the one that it found there back
     after it: both go below ours, so that it neither takes ours out nor calls itself for ever.
     """
-    kind: Any = type(stream)
+    kind = cast("Any", type(stream))
 
     def get_write(self: Any) -> _Write:
         return _Write(name, self.__dict__.get("write") or functools.partial(kind.write, self))
@@ -122,21 +122,23 @@ class _Displays:
         self._publish, self._clear = publisher.publish, publisher.clear_output
         self._owners: OrderedDict[str, Sink] = OrderedDict()
         self._mine: dict[str, Any] = {"publish": self._publish_or_capture, "clear_output": self._clear_or_capture}
+        self._attributes: dict[str, Any] = vars(publisher)
         self._passes = True
 
     def install(self) -> None:
         self._publish, self._clear = self._publisher.publish, self._publisher.clear_output
         self._passes = False
-        vars(self._publisher).update(self._mine)
+        self._attributes.update(self._mine)
 
     def uninstall(self) -> None:
         self._passes = True  # for those who have kept ours
         for name, mine in self._mine.items():
-            if vars(self._publisher).get(name) is mine:
+            if self._attributes.get(name) is mine:
                 delattr(self._publisher, name)
 
     def _publish_or_capture(self, data: Any, metadata: Any = None, *args: Any, **kwargs: Any) -> Any:
-        display_id = str((kwargs.get("transient") or {}).get("display_id", ""))
+        transient: dict[str, Any] = kwargs.get("transient") or {}
+        display_id = str(transient.get("display_id", ""))
         update = bool(kwargs.get("update"))
         sink = self._owners.get(display_id) if update else output_sink.get()
         if sink is None or self._passes:

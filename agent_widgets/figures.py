@@ -78,7 +78,8 @@ class _FiguresByTool(MutableMapping[Any, Any]):
         self.of_cells.clear()
 
     def taken_from(self, sink: Sink) -> list[Any]:
-        return list(self._of_tools.pop(sink, {}).values())
+        figures = self._of_tools.pop(sink, None)
+        return [] if figures is None else list(figures.values())
 
     def _of(self, sink: Sink | None) -> OrderedDict[Any, Any]:
         return self.of_cells if sink is None else self._of_tools.setdefault(sink, OrderedDict())

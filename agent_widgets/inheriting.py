@@ -45,7 +45,7 @@ class Inheritance:
             return submit(pool, function, *args, **kwargs)
 
         self._start_in_context, self._submit_in_context = start_in_context, submit_in_context
-        threading.Thread.start = start_in_context
+        threading.Thread.start = start_in_context  # pyright: ignore[reportAttributeAccessIssue] - its parameter has another name
         concurrent.futures.ThreadPoolExecutor.submit = submit_in_context
 
     def uninstall(self) -> None:

@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -71,7 +71,7 @@ class MainThread:
             self._loops.remove(loop)
 
     @contextlib.contextmanager
-    def served_here(self) -> Iterator[None]:
+    def served_here(self) -> Generator[None, None, None]:
         """While a coroutine on the main thread waits, its loop carries out the jobs."""
         loop = asyncio.get_running_loop()
         is_new = self.is_here and loop not in self._loops
@@ -150,7 +150,7 @@ class MainThread:
                 self._jobs.remove(job)
 
     @contextlib.contextmanager
-    def interruptible(self) -> Iterator[None]:
+    def interruptible(self) -> Generator[None, None, None]:
         """What runs in here is ended by ■ and Ctrl-C: it gets a ``KeyboardInterrupt``. On other threads nothing happens."""
         if not self.is_here or not self._depth:
             yield

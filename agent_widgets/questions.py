@@ -47,7 +47,7 @@ class Questions:
             if guard is not None and getattr(place, attribute) is guard:
                 setattr(place, attribute, guard.below)
         guard = self._guards.pop("input or getpass", None)
-        if guard is not None and vars(self._kernel).get("_input_request") is guard:
+        if guard is not None and getattr(self._kernel, "_input_request", None) is guard:
             del self._kernel._input_request  # noqa: SLF001
 
     def _place(self, name: str, home: Any, kept: str) -> tuple[Any, str]:

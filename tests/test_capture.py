@@ -8,10 +8,11 @@ import contextlib
 import contextvars
 import functools
 import getpass
+import importlib
 import io
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ class Sink:
 
 
 @contextlib.contextmanager
-def redirected(stdout: Any, stderr: Any) -> Iterator[None]:
+def redirected(stdout: Any, stderr: Any) -> Generator[None, None, None]:
     """What pytest puts on top is there before each test begins: a fixture would be too early."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = stdout, stderr
@@ -114,9 +115,10 @@ ORIGINAL_INPUT, ORIGINAL_GETPASS = builtins.input, getpass.getpass
 
 @pytest.mark.usefixtures("shell")
 def test_whoever_puts_his_own_write_on_the_stream_and_the_old_one_back_changes_nothing(streams: tuple[Stream, Stream]) -> None:
-    out, sink, seen = streams[0], Sink(), []
+    out, sink = streams[0], Sink()
+    seen: list[str] = []
 
-    for _ in range(3):  # as IPython 9 does in each cell
+    for _ in range(1_500):  # as IPython 9 does in each cell
         before = out.write
 
         def tee(text: str, before: Any = before) -> int:
@@ -127,9 +129,9 @@ def test_whoever_puts_his_own_write_on_the_stream_and_the_old_one_back_changes_n
         out.write("cell")
         sink.run(out.write, "tool")
         out.write = before  # type: ignore[method-assign]
-    assert out.parts == ["cell"] * 3
-    assert seen == ["cell"] * 3
-    assert sink.taken == [("stdout", {"text": "tool"})] * 3
+    assert out.parts == ["cell"] * 1_500
+    assert seen == ["cell"] * 1_500
+    assert sink.taken == [("stdout", {"text": "tool"})] * 1_500
 
 
 @pytest.mark.usefixtures("shell")
@@ -168,7 +170,7 @@ def test_what_somebody_has_put_on_top_stays_and_ours_lets_everything_through() -
     capture.install()
     ours, started = shell.display_pub.publish, threading.Thread.start
     shell.display_pub.publish = on_top = functools.partial(ours)  # type: ignore[method-assign]
-    threading.Thread.start = start_on_top = lambda self, *_: started(self)  # type: ignore[method-assign]
+    threading.Thread.start = start_on_top = _started_by(started)  # type: ignore[method-assign]
     try:
         capture.uninstall()
         assert shell.display_pub.publish is on_top
@@ -179,6 +181,13 @@ def test_what_somebody_has_put_on_top_stays_and_ours_lets_everything_through() -
         assert (sink.taken, found, len(shell.display_pub.published)) == ([], [None], 1)
     finally:
         threading.Thread.start = capture._threads._start  # type: ignore[method-assign]
+
+
+def _started_by(start: Any) -> Any:
+    def started(thread: threading.Thread) -> None:
+        start(thread)
+
+    return started
 
 
 def started_and_joined(work: Any) -> None:
@@ -201,7 +210,7 @@ def test_threads_and_jobs_belong_to_who_has_started_them_and_a_shared_pool_to_no
         one.run(lambda: pool.submit(look).result())  # it starts the pool's thread
         two.run(lambda: pool.submit(look).result())
         pool.submit(look).result()
-        one.run(lambda: list(pool.map(lambda _: look(), [1])))
+        one.run(lambda: [job.result() for job in [pool.submit(look)]])
     assert found == [one, None, one, two, None, one]
 
 
@@ -218,7 +227,7 @@ def test_a_figure_that_cannot_be_drawn_is_said_and_hurts_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
-    import matplotlib.pyplot as plt
+    plt: Any = importlib.import_module("matplotlib.pyplot")
 
     sink = Sink()
 

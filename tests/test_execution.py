@@ -417,7 +417,7 @@ def test_a_thread_that_ends_after_its_loop_was_closed_is_heard_too(monkeypatch: 
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(0.5):  # long enough to begin
                 await tool(deaf).execute("{}", Outlet(emit=lambda _: None, late=tell))
 
     asyncio.run(main())

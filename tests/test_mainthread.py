@@ -34,10 +34,10 @@ def main(monkeypatch: pytest.MonkeyPatch) -> Iterator[MainThread]:
 
 def elsewhere(function: Callable[..., Any], *, said: list[str] | None = None) -> concurrent.futures.Future[ToolOutcome]:
     """Call it as a tool with ``thread="main"`` of a run that another thread carries."""
+    heard = [] if said is None else said
 
     async def call() -> ToolOutcome:
-        if said is not None:
-            output_sink.set(lambda name, value: said.append(f"{name}: {value['text']}"))
+        output_sink.set(lambda name, value: heard.append(f"{name}: {value['text']}"))
         return await tool(thread="main")(function).execute("{}", DEAF)
 
     return asyncio.run_coroutine_threadsafe(call(), LoopThread.get().loop)
@@ -136,7 +136,11 @@ def test_a_stop_after_it_has_begun_leaves_it_behind(main: MainThread) -> None:
 @pytest.mark.parametrize("previous", [signal.SIG_IGN, signal.default_int_handler, "a waiting cell's"])
 def test_an_interrupt_ends_the_function_and_the_handler_is_put_back(main: MainThread, previous: Any) -> None:
     pressed: list[int] = []
-    handler: Any = (lambda *_: pressed.append(1)) if isinstance(previous, str) else previous
+
+    def stops(*_: object) -> None:
+        pressed.append(1)
+
+    handler: Any = stops if isinstance(previous, str) else previous
     before = signal.signal(signal.SIGINT, handler)
 
     def works() -> None:

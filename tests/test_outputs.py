@@ -95,7 +95,8 @@ async def test_all_that_a_call_displays_is_bounded_together(monkeypatch: pytest.
     for _ in range(3):
         told.displayed(image_png="A" * 400)
     told.displayed(text_html="<b>" * 100_000, text_plain="bold")
-    first, second, third, html = [output["data"] for output in told.all() and told.outputs]
+    told.sink.close()
+    first, second, third, html = (output["data"] for output in told.outputs)
     assert first == second == {"image/png": "A" * 400}
     assert third == {"text/plain": "[left out: image/png of 400 characters, which is more than is shown here]"}
     assert html == {"text/plain": "bold\n[left out: text/html of 300,000 characters, which is more than is shown here]"}

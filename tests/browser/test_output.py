@@ -54,8 +54,8 @@ def themed(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Lab]:
 def test_all_that_a_tool_shows_is_in_its_card_and_nothing_is_wider_than_it(themed: Lab) -> None:
     notebook = opened(themed, "Output", TOOL)
     notebook.run_cell(1)
-    ended(notebook, 1, "done")
     shown = card(notebook, 1)
+    expect(shown.locator(".aw-chip")).to_have_text("done", timeout=60_000)  # pandas and matplotlib are imported
     printed = shown.locator(".aw-printed")
     expect(printed.locator(".aw-output").first).to_have_text("reading orders\n")
     expect(printed).to_contain_text("100% |██████████| 400 of 400 rows")

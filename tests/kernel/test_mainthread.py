@@ -9,7 +9,11 @@ import pytest
 
 from tests.kernel.fakefront import Front
 from tests.kernel.page import SETUP, Page
-from tests.kernel.test_terminal import PROMPT, spawned, terminal  # noqa: F401 - a fixture
+from tests.kernel.test_terminal import (
+    PROMPT,
+    spawned,
+    terminal,  # noqa: F401 # pyright: ignore[reportUnusedImport] - a fixture
+)
 
 TOOLS = """
 import sqlite3, sys, threading
