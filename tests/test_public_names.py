@@ -107,8 +107,10 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.sessions, "()"),
     (
         aw.tool,
-        "(function=None, /, *, name=None, confirm=False, external=False, timeout=None, isolate=None, thread=None, "
-        "sequential=False)",
+        (
+            "(function=None, /, *, name=None, confirm=False, external=False, timeout=None, isolate=None, thread=None, "
+            "sequential=False)"
+        ),
     ),
     (aw.stop_requested, "()"),
     (
