@@ -12,7 +12,7 @@ The rooms, from the bottom up; a module imports only from those before it::
     shortening, reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
-    questions, inheriting, figures, capture                        the kernel: what tools print,
+    stdin, inheriting, figures, capture                            the kernel: what tools print,
     tap, interrupts, cells, kernel                                 early commands, ■, waiting
     export, widget, chat, magics                                   what is on the screen
 """

@@ -20,7 +20,7 @@ from agent_widgets import execution, outputs
 from agent_widgets.execution import Sink, output_sink
 from agent_widgets.figures import Figures
 from agent_widgets.inheriting import Inheritance
-from agent_widgets.questions import Questions
+from agent_widgets.stdin import Stdin
 
 REMEMBERED_DISPLAYS = 1_000
 """So many display ids are known as a tool's: an update of an older one goes to the cell that runs."""
@@ -35,12 +35,12 @@ class OutputCapture:
         self._displays = _Displays(shell.display_pub)
         self._figures = Figures(shell)
         self._threads = Inheritance()
-        self._questions = Questions(getattr(shell, "kernel", None))
+        self._stdin = Stdin(getattr(shell, "kernel", None))
         self._is_installed = False
 
     def install(self) -> None:
         """Put it in place; what is there already stays. In a terminal tools print where they are."""
-        self._questions.install()
+        self._stdin.install()
         if getattr(self._shell, "kernel", None) is None:
             return
         for name in ("stdout", "stderr"):
@@ -57,7 +57,7 @@ class OutputCapture:
 
     def uninstall(self) -> None:
         """Take it out, where nobody has put something on top."""
-        self._questions.uninstall()
+        self._stdin.uninstall()
         for stream in self._streams:
             if isinstance(stream, _Captured):
                 stream.__class__ = type(stream).__mro__[1]

@@ -68,12 +68,14 @@ class CellWaiter:
             ended = threading.Event()
             run.ended.add_done_callback(lambda _: ended.set())
             pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
-            while not run.is_over and (deadline is None or time.monotonic() < deadline):
-                seconds = pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic()))
-                MainThread.get().wait(ended, seconds)
-                if hears and self._tap is not None:
-                    self._tap.pump()
-                self._look(run)
+            with MainThread.get().waking(ended.set):
+                while not run.is_over and (deadline is None or time.monotonic() < deadline):
+                    ended.wait(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+                    ended.clear()
+                    MainThread.get().run_pending()
+                    if hears and self._tap is not None:
+                        self._tap.pump()
+                    self._look(run)
         finally:
             pressed = self._pressed(run, hears=hears)
         if pressed:

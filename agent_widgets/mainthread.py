@@ -38,7 +38,7 @@ class MainThread:
     def __init__(self) -> None:
         self._jobs: deque[_Job] = deque()
         self._loops: list[asyncio.AbstractEventLoop] = []
-        self._waiting: list[threading.Event] = []
+        self._waiting: list[Callable[[], object]] = []
         self._is_interruptible = False
         self._depth = 0
 
@@ -83,31 +83,29 @@ class MainThread:
             if is_new:
                 self.desert(loop)
 
-    def wait(self, event: threading.Event, seconds: float | None) -> None:
-        """``event.wait``, for those who block the main thread: jobs are carried out meanwhile.
-
-        It may return early, with ``event`` cleared: what the event stands for must be asked for again.
-        """
+    @contextlib.contextmanager
+    def waking(self, wake: Callable[[], object]) -> Generator[None, None, None]:
+        """For those who block the main thread: ``wake`` is called, on any thread, when they are to call ``run_pending``."""
         if not self.is_here:
-            event.wait(seconds)
+            yield
             return
-        self._waiting.append(event)
+        self._waiting.append(wake)
         try:
-            if not self._jobs:
-                event.wait(seconds)
-        finally:
-            self._waiting.remove(event)
-        if self._jobs:
-            event.clear()
             self.run_pending()
+            yield
+        finally:
+            self._waiting.remove(wake)
 
     def wait_for(self, future: concurrent.futures.Future[Any], timeout: float | None = None) -> bool:
         """Block until ``future`` is done, and carry out jobs meanwhile; ``False`` when ``timeout`` seconds were not enough."""
-        event = threading.Event()
-        future.add_done_callback(lambda _: event.set())
+        look = threading.Event()
+        future.add_done_callback(lambda _: look.set())
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not future.done() and (deadline is None or time.monotonic() < deadline):
-            self.wait(event, None if deadline is None else max(0.0, deadline - time.monotonic()))
+        with self.waking(look.set):
+            while not future.done() and (deadline is None or time.monotonic() < deadline):
+                look.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                look.clear()
+                self.run_pending()
         return future.done()
 
     def run_pending(self) -> None:
@@ -174,8 +172,8 @@ class MainThread:
             await asyncio.wait({begun}, timeout=UNATTENDED_SECONDS / 10)
 
     def _wake(self) -> None:
-        for event in list(self._waiting):
-            event.set()
+        for wake in list(self._waiting):
+            wake()
         for loop in list(self._loops):
             with contextlib.suppress(RuntimeError):  # it has been closed: another one may be there
                 loop.call_soon_threadsafe(self.run_pending)

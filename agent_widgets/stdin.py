@@ -21,7 +21,7 @@ _PLACES = (("input", builtins, "_sys_raw_input"), ("getpass", getpass, "_save_ge
 """Python's own functions, and where ipykernel keeps them while a cell runs."""
 
 
-class Questions:
+class Stdin:
     """The guards of one kernel; of the process where there is no kernel."""
 
     def __init__(self, kernel: Any) -> None:
