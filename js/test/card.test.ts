@@ -189,7 +189,11 @@ test("Markdown is rendered, HTML without anything to see gives way to its text, 
   const latex = { data: { "text/latex": "$x$", "text/plain": "<Math object>" } };
   const boxes = [...displayed(image, markdown, script, latex).querySelectorAll(".aw-printed .aw-box")];
   const picture = boxes[0]?.querySelector("img");
-  expect([picture?.getAttribute("width"), picture?.getAttribute("height"), picture?.className]).toEqual(["40", "20", "aw-image aw-on-light"]);
+  expect([picture?.getAttribute("width"), picture?.getAttribute("height"), picture?.className]).toEqual([
+    "40",
+    "20",
+    "aw-image aw-on-light",
+  ]);
   expect(boxes[1]?.querySelector("strong")?.textContent).toBe("bold");
   expect(boxes.slice(1).map(({ textContent }) => textContent)).toEqual(["bold", "Figure()", "$x$"]);
 });
