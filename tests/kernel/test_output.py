@@ -295,7 +295,7 @@ def test_a_tool_that_asks_by_input_is_told_how_to_ask_and_a_cell_asks_as_ever(fr
 
 
 PLOTS = """
-import matplotlib as mpl
+import matplotlib
 {backend}
 import matplotlib.pyplot as plt, pandas
 from matplotlib.figure import Figure
