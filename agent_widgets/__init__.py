@@ -3,16 +3,17 @@
 The rooms, from the bottom up; a module imports only from those before it::
 
     errors, messages, events, eventlog, state, transcript, wire    values: what is said, what happened, how it is spelled
-    backends, budgets, loops, decisions, waiting                   the protocols,
+    backends, mainthread, loops, budgets, decisions, waiting       the protocols, the loop and the main thread,
     questions, inbox, carriage, runs, nesting, reading             and one reply being carried out
     schemas, outcomes, threads, isolated, processes, execution,    functions as tools,
     tools                                                          and how they run
-    permissions, cuts, compression, models/                        our own agent: its other parts
+    permissions, outputs, cuts, compression, models/               our own agent: its other parts
     memory, results, subagents, calling, answers, acting,          and its loop
     shortening, reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
-    settings, capture, tap, interrupts, cells, unattended, kernel  the kernel: defaults, printing tools, early commands, ■
+    settings, stdin, inheriting, figures, capture                  the kernel: defaults, what tools print,
+    tap, interrupts, cells, unattended, kernel                     early commands, ■, waiting
     export, widget, chat, magics                                   what is on the screen
 """
 

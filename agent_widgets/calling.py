@@ -14,6 +14,7 @@ from agent_widgets import results
 from agent_widgets.execution import Outlet, output_sink
 from agent_widgets.messages import DataBlock, JsonObject, TextBlock, ToolCallBlock
 from agent_widgets.outcomes import ToolOutcome
+from agent_widgets.outputs import Outputs
 from agent_widgets.threads import STILL_RUNNING
 
 
@@ -49,8 +50,8 @@ class Calling:
         self._ending = ending
         self._why = why
         self._has_begun = has_begun
-        self._loop = asyncio.get_running_loop()
         self._in_a_line = self._is_over = False
+        self._outputs = Outputs(self._show)
 
     async def carry(self, work: Callable[[Outlet], Awaitable[ToolOutcome | None]], give_way: Callable[[], None]) -> None:
         """Do the work and tell its result, unless it waits for a person (``None``). A stop says what is known, and goes on up.
@@ -58,7 +59,7 @@ class Calling:
         ``give_way`` raises a stop that no await has met yet.
         """
         self._begin()
-        output_sink.set(self._print)
+        output_sink.set(self._outputs)
         try:
             give_way()
             outcome = await work(Outlet(emit=self._emit, late=self._tell_late))
@@ -103,6 +104,7 @@ class Calling:
 
     def _close(self, outcome: ToolOutcome) -> None:
         """What comes after pieces begins on a line of its own."""
+        self._outputs.close()
         self._is_over = True
         content = (TextBlock("\n"), *outcome.content) if self._in_a_line and outcome.content else outcome.content
         self._say(*results.given(self._reply_id, self._call.id, outcome.state, content, outcome.metadata))
@@ -110,8 +112,5 @@ class Calling:
     def _tell_late(self, outcome: ToolOutcome) -> None:
         self._say_late(results.late(self._call, outcome))
 
-    def _print(self, name: str, value: JsonObject) -> None:
-        """Takes what the tool prints, from any thread."""
-        event = ev.CustomEvent(name=ev.TOOL_OUTPUT, value={"call_id": self._call.id, "name": name, **value})
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._say, event)
+    def _show(self, output: JsonObject) -> None:
+        self._say(ev.CustomEvent(name=ev.TOOL_OUTPUT, value={"call_id": self._call.id, **output}))

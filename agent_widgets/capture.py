@@ -1,107 +1,161 @@
 """What a tool prints or displays goes to its own card, whichever thread it runs in, while other cells print as ever.
 
-``sys.stdout``, ``sys.stderr`` and IPython's display publisher are wrapped by proxies that ask a context variable
-(``execution.output_sink``) and pass everything on when it is not set.
+A context variable (``execution.output_sink``) says whose output it is. The kernel's two streams get a class of their own, with
+another ``write``. The objects stay the same, so it does not matter who has kept them (the handlers of ``logging``), who wraps
+them, or what ``redirect_stdout`` and ``%%capture`` put in their place for a while. IPython's display publisher gets another
+``publish``.
+
+While a cell redirects ``sys.stdout`` for the whole process, what tools print goes there too.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, cast
 
+from agent_widgets import execution, outputs
 from agent_widgets.execution import Sink, output_sink
-from agent_widgets.messages import JsonObject
+from agent_widgets.figures import Figures
+from agent_widgets.inheriting import Inheritance
+from agent_widgets.stdin import Stdin
 
-
-class _Proxy:
-    """Stands in for ``sys.stdout`` or ``sys.stderr``: all but writing is the original's (``set_parent``, ``fileno``, ...).
-
-    IPython 9 assigns ``stream.write`` in each cell: that must stay on the proxy, or the original would call itself for ever.
-    """
-
-    def __init__(self, original: Any, name: str) -> None:
-        self.__dict__.update(_original=original, _name=name)
-
-    def write(self, text: str) -> int:
-        sink = output_sink.get()
-        if sink is None:
-            return self._original.write(text)
-        sink(self._name, {"text": text})
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.write(line)
-
-    def flush(self) -> None:
-        if output_sink.get() is None:
-            self._original.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._original, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("write", "flush"):
-            self.__dict__[name] = value
-        else:
-            setattr(self._original, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if name in ("write", "flush"):
-            self.__dict__.pop(name, None)
-        else:
-            delattr(self._original, name)
-
-    def __iter__(self) -> Any:
-        return iter(self._original)
+REMEMBERED_DISPLAYS = 1_000
+"""So many display ids are known as a tool's: an update of an older one goes to the cell that runs."""
 
 
 class OutputCapture:
-    """The installed proxies of one IPython shell."""
+    """What is installed in one IPython shell, so that tools print and display on their cards."""
 
     def __init__(self, shell: Any) -> None:
-        self._publisher: Any = shell.display_pub
-        self._stdout, self._stderr = _Proxy(sys.stdout, "stdout"), _Proxy(sys.stderr, "stderr")
-        self._installed = False
+        self._shell = shell
+        self._streams: list[Any] = []
+        self._displays = _Displays(shell.display_pub)
+        self._figures = Figures(shell)
+        self._threads = Inheritance()
+        self._stdin = Stdin(getattr(shell, "kernel", None))
+        self._is_installed = False
 
     def install(self) -> None:
-        """Put the proxies in place."""
-        if self._installed:
+        """Put it in place; what is there already stays. In a terminal tools print where they are."""
+        self._stdin.install()
+        if getattr(self._shell, "kernel", None) is None:
             return
-        publish, clear = self._publisher.publish, self._publisher.clear_output
-
-        def publish_or_capture(data: Any, metadata: Any = None, **kwargs: Any) -> Any:
-            sink = output_sink.get()
-            return publish(data, metadata, **kwargs) if sink is None else _capture(sink, data)
-
-        def clear_or_ignore(wait: bool = False) -> Any:  # noqa: FBT001, FBT002 - IPython's signature
-            return clear(wait) if output_sink.get() is None else None
-
-        self._publisher.publish, self._publisher.clear_output = publish_or_capture, clear_or_ignore
-        sys.stdout, sys.stderr = self._stdout, self._stderr
-        self._installed = True
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if _is_a_kernels(stream) and not isinstance(stream, _Captured):
+                _capture(stream, name)
+                self._streams.append(stream)
+        self._figures.keep_apart()
+        if not self._is_installed:
+            self._is_installed = True
+            self._displays.install()
+            self._threads.install()
+            execution.at_end.append(self._figures.show_open)
 
     def uninstall(self) -> None:
-        """Take them out, where nobody has put something on top."""
-        if not self._installed:
-            return
-        if sys.stdout is self._stdout:
-            sys.stdout = self._stdout.__dict__["_original"]
-        if sys.stderr is self._stderr:
-            sys.stderr = self._stderr.__dict__["_original"]
-        for name in ("publish", "clear_output"):
-            with contextlib.suppress(AttributeError):
+        """Take it out, where nobody has put something on top."""
+        self._stdin.uninstall()
+        for stream in self._streams:
+            if isinstance(stream, _Captured):
+                stream.__class__ = type(stream).__mro__[1]
+        self._streams.clear()
+        if self._is_installed:
+            self._is_installed = False
+            self._displays.uninstall()
+            self._threads.uninstall()
+            self._figures.uninstall()
+            execution.at_end.remove(self._figures.show_open)
+
+
+def _is_a_kernels(stream: Any) -> bool:
+    """Whether it sends to pages: ipykernel's has a parent, JupyterLite's a callback, and a redirected one neither."""
+    return hasattr(stream, "set_parent") or hasattr(stream, "publish_stream_callback")
+
+
+class _Captured:
+    """Marks the streams whose class is ours."""
+
+
+class _Write:
+    """A stream's ``write`` as everybody sees it: to the card of the tool that calls it, else to the one below."""
+
+    def __init__(self, name: str, below: Callable[[str], int]) -> None:
+        self.name = name
+        self.below = below
+
+    def __call__(self, text: str) -> int:
+        sink = output_sink.get()
+        if sink is None or not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the stream says what is wrong
+            return self.below(text)
+        sink(self.name, {"text": text})
+        return len(text)
+
+
+def _capture(stream: Any, name: str) -> None:
+    """Give ``stream`` a class of its own.
+
+    ``write`` is a property. IPython 9 puts its own ``write`` on the stream in each cell, and the one that it found there back
+    after it: both go below ours, so that it neither takes ours out nor calls itself for ever.
+    """
+    kind = cast("Any", type(stream))
+
+    def get_write(self: Any) -> _Write:
+        return _Write(name, self.__dict__.get("write") or functools.partial(kind.write, self))
+
+    def set_write(self: Any, write: Any) -> None:
+        self.__dict__["write"] = write.below if isinstance(write, _Write) else write
+
+    def delete_write(self: Any) -> None:
+        self.__dict__.pop("write", None)
+
+    def flush(self: Any) -> None:
+        if output_sink.get() is None:  # a tool's printing need not wait for the kernel's sockets
+            kind.flush(self)
+
+    members = {"write": property(get_write, set_write, delete_write), "flush": flush, "__module__": kind.__module__}
+    stream.__class__ = type(kind.__name__, (kind, _Captured), members)
+
+
+class _Displays:
+    """``display``, ``update_display`` and ``clear_output``: to the tool that calls them, or that made the display."""
+
+    def __init__(self, publisher: Any) -> None:
+        self._publisher = publisher
+        self._publish, self._clear = publisher.publish, publisher.clear_output
+        self._owners: OrderedDict[str, Sink] = OrderedDict()
+        self._mine: dict[str, Any] = {"publish": self._publish_or_capture, "clear_output": self._clear_or_capture}
+        self._attributes: dict[str, Any] = vars(publisher)
+        self._passes = True
+
+    def install(self) -> None:
+        self._publish, self._clear = self._publisher.publish, self._publisher.clear_output
+        self._passes = False
+        self._attributes.update(self._mine)
+
+    def uninstall(self) -> None:
+        self._passes = True  # for those who have kept ours
+        for name, mine in self._mine.items():
+            if self._attributes.get(name) is mine:
                 delattr(self._publisher, name)
-        self._installed = False
 
+    def _publish_or_capture(self, data: Any, metadata: Any = None, *args: Any, **kwargs: Any) -> Any:
+        transient: dict[str, Any] = kwargs.get("transient") or {}
+        display_id = str(transient.get("display_id", ""))
+        update = bool(kwargs.get("update"))
+        sink = self._owners.get(display_id) if update else output_sink.get()
+        if sink is None or self._passes:
+            return self._publish(data, metadata, *args, **kwargs)
+        if display_id and not update:
+            self._owners[display_id] = sink
+            if len(self._owners) > REMEMBERED_DISPLAYS:
+                self._owners.popitem(last=False)
+        details = {"metadata": metadata, "display_id": display_id, "update": update}
+        sink("display", {"data": outputs.shown(data), **{name: value for name, value in details.items() if value}})
+        return None
 
-def _capture(sink: Sink, data: dict[str, Any]) -> None:
-    shown: JsonObject = {
-        mime: value
-        for mime, value in data.items()
-        if isinstance(value, str) and not mime.startswith("application/vnd.jupyter.widget")
-    }
-    if shown:
-        sink("display", {"data": shown})
+    def _clear_or_capture(self, wait: bool = False) -> Any:  # noqa: FBT001, FBT002 - IPython's signature
+        sink = output_sink.get()
+        return self._clear(wait) if sink is None or self._passes else sink("clear", {"wait": wait})

@@ -13,6 +13,7 @@ from functools import partial
 from agent_widgets.errors import AgentStopped, InputError
 from agent_widgets.interrupts import Interrupts, Wait
 from agent_widgets.loops import LoopThread
+from agent_widgets.mainthread import MainThread
 from agent_widgets.nesting import run_sync
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
@@ -61,7 +62,8 @@ class CellWaiter:
         freed = _Freed()
         wait = self._interrupts.add(run, freed.set, presses_to_free=1)
         try:
-            await asyncio.wait({arrived, freed.future}, return_when=asyncio.FIRST_COMPLETED)
+            with MainThread.get().served_here():
+                await asyncio.wait({arrived, freed.future}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._interrupts.remove(wait)
         if wait.is_freed:
@@ -100,17 +102,20 @@ class CellWaiter:
 
     def _block(self, wait: Wait, wake: queue.SimpleQueue[None], deadline: float | None) -> None:
         pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
-        while not wait.is_settled and (deadline is None or time.monotonic() < deadline):
-            with suppress(queue.Empty):
-                wake.get(timeout=_at_most(pause, deadline))
-            if self._tap is not None and threading.current_thread() is threading.main_thread():
-                self._tap.pump()
-            self._look(wait.run)
+        with MainThread.get().waking(partial(wake.put, None)):
+            while not wait.is_settled and (deadline is None or time.monotonic() < deadline):
+                with suppress(queue.Empty):
+                    wake.get(timeout=_at_most(pause, deadline))
+                MainThread.get().run_pending()
+                if self._tap is not None and threading.current_thread() is threading.main_thread():
+                    self._tap.pump()
+                self._look(wait.run)
 
     async def _watch(self, wait: Wait, wakes: set[asyncio.Future[None]], deadline: float | None = None) -> None:
         """The same where the loop goes on."""
         while not wait.is_settled and (deadline is None or time.monotonic() < deadline):
-            await asyncio.wait(wakes, timeout=_at_most(POLL_SECONDS, deadline), return_when=asyncio.FIRST_COMPLETED)
+            with MainThread.get().served_here():
+                await asyncio.wait(wakes, timeout=_at_most(POLL_SECONDS, deadline), return_when=asyncio.FIRST_COMPLETED)
             self._look(wait.run)
 
     def _look(self, run: Waitable) -> None:

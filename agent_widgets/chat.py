@@ -287,6 +287,10 @@ def _print(_run: Run, event: ev.Event | None) -> None:
             sys.stdout.flush()
         case ev.ToolCallStartEvent():
             sys.stdout.write(f"\n[{event.tool_call_name} …]")
+        case ev.CustomEvent(name=ev.TOOL_OUTPUT, value={"name": "waits", "text": str(text)}):
+            sys.stdout.write(f" [waits {text}]" if text else "")
+        case ev.CustomEvent(name=ev.TOOL_OUTPUT, value={"text": str(text)}):  # of another process: others print where they are
+            sys.stdout.write(text)
         case ev.ToolResultEndEvent():
             sys.stdout.write(f" {event.state}\n")
         case ev.RequireUserConfirmEvent():

@@ -44,8 +44,11 @@ from agent_widgets.messages import (
 
 TOOL_OUTPUT = "tool_output"
 """``CustomEvent.name`` of what a tool printed or displayed: shown on its card, never sent to the model.
-``value`` is ``{"call_id": str, "name": "stdout"|"stderr", "text": str}`` or
-``{"call_id": str, "name": "display", "data": {mime: str}}``."""
+``value`` is ``{"call_id": str, "name": "stdout"|"stderr", "text": str}`` (a carriage return in it begins its line anew),
+``{"call_id": str, "name": "display", "data": {mime: str}}``, which may have ``"metadata": {…}``, ``"display_id": str`` and
+``"update": true`` (in place of what was displayed under this id), ``{"call_id": str, "name": "clear"}`` (nothing of the call's
+output is shown any more), or ``{"call_id": str, "name": "waits", "text": str}``: what the call waits for, ``""`` when it goes
+on."""
 
 NOTICE = "notice"
 """``CustomEvent.name`` of a sentence for the person who watches: ``value`` is ``{"text": str}``."""

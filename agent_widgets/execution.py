@@ -1,8 +1,8 @@
 """How a tool is executed: on the loop, in a thread, or in a process; at once, or piece by piece.
 
-An async function runs on the run's loop and is cancelled there; a sync one runs in a worker thread (``threads``), or in a process
-of its own (``processes``). What a generator yields is told at once. Whatever a function raises is an outcome; only a cancel from
-outside goes on up.
+An async function runs on the run's loop and is cancelled there; a sync one runs in a worker thread (``threads``), on the main
+thread (``mainthread``), or in a process of its own (``processes``). What a generator yields is told at once. Whatever a function
+raises is an outcome; only a cancel from outside goes on up.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, Literal, cast
 
 from agent_widgets.events import Event
 from agent_widgets.loops import on_loop, within
+from agent_widgets.mainthread import MainThread
 from agent_widgets.messages import DataBlock, JsonObject, TextBlock
 from agent_widgets.outcomes import RAISED_BY_TOOLS, Pieces, ToolOutcome, failed, failed_with, succeeded
 from agent_widgets.processes import KILL_SECONDS, in_process
-from agent_widgets.threads import StopSignal, in_thread, stopping
+from agent_widgets.state import INTERRUPTED_TEXT
+from agent_widgets.threads import StopSignal, in_thread, in_worker, stopping
 
 TIMEOUT_GRACE_SECONDS = 2.0
 """How long a tool that has exceeded its timeout may take for its clean-up, before it is left behind."""
@@ -33,11 +36,14 @@ CLOSE_SECONDS = 1.0
 STILL_RUNNING_TEXT = "It could not be ended and is still running: its effects may still happen."
 
 Sink = Callable[[str, JsonObject], None]
-"""Takes what a tool prints (``"stdout"`` or ``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``).
-Any thread may call it."""
+"""Takes what a tool prints (``"stdout"`` or ``"stderr"``, ``{"text": str}``) or displays (``"display"``, ``{"data": {...}}``);
+all that it takes is in ``outputs.Outputs``. Any thread may call it."""
 
 output_sink: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("agent_widgets_sink", default=None)
 """Where this tool's printing goes. A context variable: worker threads that copy their context inherit it."""
+
+at_end: list[Callable[[Sink], None]] = []
+"""Called with a tool's sink when its function has returned, in its context and thread; ``capture`` puts in what shows figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +63,21 @@ class Execution:
     """One execution of a function with its arguments."""
 
     def __init__(
-        self, name: str, function: Callable[..., Any], given: dict[str, Any], outlet: Outlet, *, isolated: bool = False
+        self,
+        name: str,
+        function: Callable[..., Any],
+        given: dict[str, Any],
+        outlet: Outlet,
+        *,
+        where: Literal["process", "main"] | None = None,
     ) -> None:
+        """``where`` a sync function runs: in a process, on the main thread, or in a worker thread."""
         self._name = name
         self._function = function
         self._given = given
         self._outlet = outlet
-        self._isolated = isolated
-        self._stop = StopSignal(KILL_SECONDS if isolated else None)
+        self._where = where
+        self._stop = StopSignal(KILL_SECONDS if where == "process" else None)
         self._loop = asyncio.get_running_loop()
 
     async def perform(self) -> ToolOutcome:
@@ -99,14 +112,18 @@ class Execution:
         return failed(f"{text} It gave, too late: {outcome.text}")
 
     async def _carry(self) -> ToolOutcome:
-        if self._isolated:
+        if self._where == "process":
             return await in_thread(self._in_process, self._stop, self._late)
         if inspect.iscoroutinefunction(self._function):
-            result = await cast("Callable[..., Awaitable[object]]", self._function)(**self._given)
+            try:
+                result = await cast("Callable[..., Awaitable[object]]", self._function)(**self._given)
+            finally:
+                _ended()
         elif inspect.isasyncgenfunction(self._function):
             result: object = self._function(**self._given)
         else:
-            result = await in_thread(self._in_thread, self._stop, self._late)
+            carrier = partial(MainThread.get().carry, waits=_waits) if self._where == "main" else in_worker
+            result = await in_thread(self._in_thread, self._stop, self._late, carrier)
         if inspect.isawaitable(result):  # a wrapper around an async function
             result = await result
         if inspect.isasyncgen(result):
@@ -130,18 +147,27 @@ class Execution:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await source.aclose()
+            _ended()
 
     # -- in a worker thread -------------------------------------------------------------------------------------
 
     def _in_thread(self) -> object:
         """Call it. Only what is to be awaited is given as it is."""
         try:
-            result = self._function(**self._given)
-            if inspect.isgenerator(result):
-                return self._drain(cast("Generator[object, None, object]", result))
-            return result if inspect.isawaitable(result) or inspect.isasyncgen(result) else succeeded(result)
+            with MainThread.get().interruptible():
+                result = self._function(**self._given)
+                if inspect.isgenerator(result):
+                    result = self._drain(cast("Generator[object, None, object]", result))
+            if isinstance(result, ToolOutcome) or inspect.isawaitable(result) or inspect.isasyncgen(result):
+                return result
+            return succeeded(result)
         except RAISED_BY_TOOLS as error:
+            if isinstance(error, KeyboardInterrupt) and MainThread.get().is_here:  # ■
+                self._stop.noticed = True
+                return ToolOutcome(state="interrupted", content=(TextBlock(INTERRUPTED_TEXT),))
             return failed_with(error, self._name)
+        finally:
+            _ended()
 
     def _drain(self, source: Generator[object, None, object]) -> ToolOutcome:
         """Tell what it yields. A stop closes it at its next piece."""
@@ -178,3 +204,18 @@ class Execution:
             result.close()
         outcome = result if isinstance(result, ToolOutcome) else ToolOutcome(state="interrupted", content=())
         self._outlet.late(replace(outcome, state="interrupted") if self._stop.noticed else outcome)
+
+
+def _waits(text: str) -> None:
+    """Say what a call waits for; ``""`` when it goes on."""
+    sink = output_sink.get()
+    if sink is not None:
+        sink("waits", {"text": text})
+
+
+def _ended() -> None:
+    """A function has returned: what it has left open is shown."""
+    sink = output_sink.get()
+    if sink is not None:
+        for show in at_end:
+            show(sink)

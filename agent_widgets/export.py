@@ -185,6 +185,7 @@ def _printed(outputs: Iterable[ToolOutput], call_id: str) -> list[str]:
     for output in outputs:
         if output.call_id == call_id:
             text = output.text if output.data is None else str(output.data.get("text/plain", ""))
+            text = f"waits {text}" if output.name == "waits" else text
             lines += [f"  | {line}" for line in text.rstrip("\n").split("\n")]
     return lines
 

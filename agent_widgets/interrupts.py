@@ -71,6 +71,7 @@ class Interrupts:
         self._waits: list[Wait] = []
         self._pressed_at = 0.0
         self._previous: Any = None
+        self._has_taken = False
 
     @property
     def is_in_cell(self) -> bool:
@@ -121,20 +122,23 @@ class Interrupts:
         elif self._previous is not None:
             # Given back before it raises: the coroutine that would do it later may never be resumed.
             signal.signal(signal.SIGINT, self._previous)
+            self._has_taken = False
             signal.raise_signal(signal.SIGINT)
 
     def _take(self) -> None:
         held = signal.getsignal(signal.SIGINT)
-        if held is None or held == self.on_signal:  # None: not set by Python, and could not be given back
+        if self._has_taken or held is None or held == self.on_signal:  # None: not set by Python, and could not be given back
             return
         with suppress(OSError, RuntimeError, ValueError):  # there are no signals here (Pyodide)
             signal.signal(signal.SIGINT, self.on_signal)
-            self._previous = held
+            self._previous, self._has_taken = held, True
 
     def _let_go(self) -> None:
         """Give the signal back with the last wait, unless somebody has taken it meanwhile."""
-        if not self._waits and signal.getsignal(signal.SIGINT) == self.on_signal:
-            signal.signal(signal.SIGINT, self._previous)
+        if not self._waits:
+            self._has_taken = False
+            if signal.getsignal(signal.SIGINT) == self.on_signal:
+                signal.signal(signal.SIGINT, self._previous)
 
 
 class Heartbeat:

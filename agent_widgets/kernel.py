@@ -13,6 +13,7 @@ from typing import Any
 from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
 from agent_widgets.interrupts import Heartbeat, Interrupts
+from agent_widgets.mainthread import MainThread
 from agent_widgets.runs import Run
 from agent_widgets.settings import AgentWidgets, ipython_shell
 from agent_widgets.tap import EarlyTap
@@ -114,6 +115,7 @@ class NotebookKernel:
     def close(self) -> None:
         """Take out everything that was put in. Runs go on, and their cards hear by the ordinary handler."""
         self.tap.uninstall()
+        MainThread.get().desert(self.main_loop)
         if self._capture is not None:
             self._capture.uninstall()
             self._capture = None
@@ -126,6 +128,8 @@ class NotebookKernel:
         """Put in what is not there; the tap looks each time whether it still is."""
         self.tap.install()
         self.follow_cells()
+        if self.main_loop is not None:
+            MainThread.get().serve(self.main_loop)
         if self._capture is None:
             self._capture = OutputCapture(self.shell)
             self._capture.install()

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 from agent_widgets.errors import InputError
+from agent_widgets.mainthread import MainThread
 
 Result = TypeVar("Result")
 
@@ -58,6 +59,7 @@ def result_of(coroutine: Coroutine[Any, Any, Result], loop: asyncio.AbstractEven
     """Run ``coroutine`` on a loop of another thread and wait for it here. An interrupt of this thread cancels it, and goes on."""
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
+        MainThread.get().wait_for(future)
         return future.result()
     except KeyboardInterrupt:
         future.cancel()

@@ -9,7 +9,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio.to_thread
@@ -67,13 +67,24 @@ def stop_requested() -> bool:
     return True
 
 
-async def in_thread(work: Callable[[], Result], signal: StopSignal, late: Callable[[Result], None]) -> Result:
-    """Run in a worker thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed.
+async def in_worker(work: Callable[[], None]) -> None:
+    """Run in a worker thread with this context."""
+    await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+
+
+async def in_thread(
+    work: Callable[[], Result],
+    signal: StopSignal,
+    late: Callable[[Result], None],
+    carrier: Callable[[Callable[[], None]], Awaitable[None]] = in_worker,
+) -> Result:
+    """Run in another thread with this context. When cancelled, give the thread a moment to notice; it cannot be killed.
 
     Where no thread can be started it runs here, and the loop stands still meanwhile.
 
     A thread that ends in that moment without having noticed has done its work: its result is kept. One that does not end is left
-    behind, and what it gives is told to ``late``: on the loop, or in the thread if the loop has been closed.
+    behind, and what it gives is told to ``late``: on the loop, or in the thread if the loop has been closed. One that had not
+    begun when the cancel came never begins. ``carrier`` calls what it is given in the thread that is meant.
 
     Raises:
         CancelledError: the caller was cancelled; with ``STILL_RUNNING`` if the thread was left behind.
@@ -89,23 +100,21 @@ async def in_thread(work: Callable[[], Result], signal: StopSignal, late: Callab
         if signal.left_behind:
             late(result.result())
 
-    def carry() -> Result:
+    def carry() -> None:
         if not result.set_running_or_notify_cancel():
-            raise asyncio.CancelledError  # a stop came before this thread did: nobody waits
+            return  # a stop came before this thread did: nobody waits
         try:
             result.set_result(work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103, BLE001 - raised where it is waited for
             result.set_exception(error)
-            raise
-        finally:
-            try:
-                loop.call_soon_threadsafe(settle)
-            except RuntimeError:  # the loop has been closed
-                settle()
-        return result.result()
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop has been closed
+            settle()
 
     try:
-        return await anyio.to_thread.run_sync(carry, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        await carrier(carry)
+        return result.result()
     except asyncio.CancelledError:  # noqa: ASYNC103 - who stopped this run was cancelled too: it ends, and loses no result
         signal.set()
         if result.cancel():  # the thread had not come to it, and never begins

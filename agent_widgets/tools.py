@@ -34,6 +34,7 @@ class Tool:
     external: bool = False
     timeout: float | None = None
     isolate: Literal["process"] | None = None
+    thread: Literal["main"] | None = None
     sequential: bool = False
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - whatever the function gives
@@ -69,7 +70,7 @@ class Tool:
         if isinstance(values, ToolOutcome):
             return values
         given = {name: getattr(values, name) for name in type(values).model_fields}
-        execution = Execution(self.name, self.function, given, outlet, isolated=self.isolate == "process")
+        execution = Execution(self.name, self.function, given, outlet, where=self.isolate or self.thread)
         return await (execution.perform() if self.timeout is None else execution.perform_within(self.timeout))
 
 
@@ -80,6 +81,7 @@ class Options(TypedDict, total=False):
     external: bool
     timeout: float | None
     isolate: Literal["process"] | None
+    thread: Literal["main"] | None
     sequential: bool
 
 
@@ -96,12 +98,17 @@ def tool(
     external: bool = False,
     timeout: float | None = None,
     isolate: Literal["process"] | None = None,
+    thread: Literal["main"] | None = None,
     sequential: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool. Its signature is the schema, its docstring tells the model when and how to use it.
 
     A generator, async or sync, streams: the person sees each piece (text, a ``TextBlock``, a ``DataBlock``) when it is yielded,
     and the model reads them joined. A stop closes it, so its ``finally`` runs, and what it has yielded is kept.
+
+    In a notebook, what it prints, logs, warns and displays is shown on the call's card, never to the model: from the function,
+    its tasks and the threads that it starts. Figures that it leaves open are shown at its end; ``input()`` raises. What other
+    processes print (``subprocess.run(["ls"])``) goes to a cell: capture it and print it.
 
     Args:
         function: Async (cancelled on Stop) or sync (run in a thread; see ``stop_requested``).
@@ -113,7 +120,10 @@ def tool(
             (``stop_requested``) and else left behind (``still_running``), a process is killed. ``None``: no limit.
         isolate: "process": each call of a sync function runs in a new process, which a stop, a timeout and a deadline kill, with
             all that it has started. What the function refers to is copied, so it changes nothing in the kernel; arguments and
-            result are pickled. What it prints is shown, what it displays is not. It cannot ask ``stop_requested``.
+            result are pickled. What it prints is shown, and what it displays as its text. It cannot ask ``stop_requested``.
+        thread: "main": each call of a sync function runs on the main thread, for what may be used nowhere else (a GUI, a SQLite
+            connection made in a cell). It waits while a cell is busy with something else, and then a stop takes it back; cells
+            wait while it runs. A stop cannot end it once it has begun (``still_running``), ■ can: it raises KeyboardInterrupt.
         sequential: Its calls never run beside another call of the same answer: they wait for the calls before them, and those
             after them wait.
 
@@ -121,7 +131,7 @@ def tool(
         ToolDefinitionError: a parameter without an annotation, ``*args``, a docstring that says nothing, or options that cannot
             work.
     """
-    options = Options(confirm=confirm, external=external, timeout=timeout, isolate=isolate, sequential=sequential)
+    options = Options(confirm=confirm, external=external, timeout=timeout, isolate=isolate, thread=thread, sequential=sequential)
     if function is None:
         return partial(_made, name=name, **options)
     return _made(function, name, **options)
@@ -181,8 +191,22 @@ def _check(options: Options, function: Callable[..., Any], tool_name: str) -> No
         raise ToolDefinitionError(
             tool_name, "it is async, which a stop cancels where it is; isolate='process' is for a sync function. Write  def."
         )
-    if options.get("external") and (timeout is not None or isolate or options.get("sequential")):
+    _check_thread(options, function, tool_name)
+    if options.get("external") and (timeout is not None or isolate or options.get("thread") or options.get("sequential")):
         raise ToolDefinitionError(
             tool_name,
-            "it is external: nothing runs here, so timeout, isolate and sequential have no effect. Give the run a deadline.",
+            "it is external: nothing runs here, so timeout, isolate, thread and sequential have no effect. "
+            "Give the run a deadline.",
+        )
+
+
+def _check_thread(options: Options, function: Callable[..., Any], tool_name: str) -> None:
+    thread: Any = options.get("thread")
+    if thread not in (None, "main"):
+        raise ToolDefinitionError(tool_name, f"thread is {thread!r}; it must be 'main' or None.")
+    if thread and options.get("isolate"):
+        raise ToolDefinitionError(tool_name, "it cannot run on the main thread and in a process of its own; leave one out.")
+    if thread and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)):
+        raise ToolDefinitionError(
+            tool_name, "it is async, which runs on the loop of its run; thread='main' is for a sync function. Write  def."
         )

@@ -34,12 +34,17 @@ from agent_widgets.state import INTERRUPTED_TEXT, unanswered, valid_arguments, w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """What a tool printed (``text``) or displayed (``data``, by MIME type). Never sent to the model."""
+    """What a tool printed (``text``) or displayed (``data``, by MIME type). Never sent to the model.
+
+    One that is called ``"waits"`` says what the call waits for.
+    """
 
     call_id: str
     name: str
     text: str = ""
     data: JsonObject | None = None
+    metadata: JsonObject | None = None
+    display_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +143,7 @@ class TranscriptBuilder:
         with self._lock:
             if self._frozen is None:
                 content = tuple(block.freeze() for block in self._blocks)
-                outputs = tuple(replace(o, text="".join(t)) if o.data is None else o for o, t in self._outputs)
+                outputs = tuple(replace(o, text=_printed(t)) if o.data is None else o for o, t in self._outputs)
                 children = tuple(Child(call_id=call_id, transcript=below.freeze()) for call_id, below in self._children.items())
                 message = replace(self._base.message, content=content)
                 self._base = replace(self._base, message=message, outputs=outputs, children=children)
@@ -339,8 +344,12 @@ class TranscriptBuilder:
         call_id, name, text, data = value.get("call_id"), value.get("name"), value.get("text", ""), value.get("data")
         if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(text, str):
             return
+        if name in ("clear", "waits"):  # what it waits for is said once, and taken back
+            self._outputs = [o for o in self._outputs if o[0].call_id != call_id or (name == "waits" and o[0].name != name)]
+            if name == "clear" or not text:
+                return
         if isinstance(data, dict):
-            self._outputs.append((ToolOutput(call_id=call_id, name=name, data=data), []))
+            self._display(call_id, name, value, data)
             return
         for output, pieces in reversed(self._outputs):
             if output.call_id == call_id:
@@ -349,6 +358,40 @@ class TranscriptBuilder:
                     return
                 break
         self._outputs.append((ToolOutput(call_id=call_id, name=name), [text]))
+
+    def _display(self, call_id: str, name: str, value: JsonObject, data: JsonObject) -> None:
+        metadata, display_id = value.get("metadata"), value.get("display_id")
+        output = ToolOutput(
+            call_id=call_id,
+            name=name,
+            data=data,
+            metadata=metadata if isinstance(metadata, dict) else None,
+            display_id=display_id if isinstance(display_id, str) else None,
+        )
+        if value.get("update") is not True:
+            self._outputs.append((output, []))
+            return
+        for at, (before, _) in enumerate(self._outputs):
+            if before.call_id == call_id and before.display_id == output.display_id is not None:
+                self._outputs[at] = (output, [])
+
+
+def overwritten(text: str) -> str:
+    """Printed text as a terminal leaves it: what follows a carriage return takes the place of its line."""
+    if "\r" not in text:
+        return text
+    *lines, last = text.split("\n")
+    on_its_way = last[len(last.rstrip("\r")) :]  # the next text takes the place of this line
+    return "\n".join([*(_left_of(line.rstrip("\r")) for line in lines), _left_of(last.rstrip("\r")) + on_its_way])
+
+
+def _printed(pieces: list[str]) -> str:
+    pieces[:] = [overwritten("".join(pieces))]
+    return pieces[0]
+
+
+def _left_of(line: str) -> str:
+    return line[line.rfind("\r") + 1 :]
 
 
 def fold(transcript: Transcript | None, *events: ev.Event) -> Transcript:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from agent_widgets.decisions import StopSource
 from agent_widgets.errors import InputError
+from agent_widgets.mainthread import MainThread
 
 CLEAN_UP_SECONDS = 5.0
 """How long a caller who was cancelled waits for the run's own clean-up before the cancel goes on."""
@@ -82,7 +83,8 @@ class PlainWaiter:
     async def wait(self, run: Waitable) -> None:
         """Return when the run has ended."""
         try:
-            await asyncio.shield(asyncio.wrap_future(run.ended))
+            with MainThread.get().served_here():
+                await asyncio.shield(asyncio.wrap_future(run.ended))
         except asyncio.CancelledError:
             run.stop(reason="the caller was cancelled")
             await asyncio.wait([asyncio.wrap_future(run.ended)], timeout=CLEAN_UP_SECONDS)
@@ -105,7 +107,7 @@ class PlainWaiter:
         if not run.is_over and run.is_carried_here:
             raise InputError("run.wait() here would block the loop that carries the run, for ever. Use  await run")
         try:
-            return bool(concurrent.futures.wait([run.ended], timeout).done)
+            return MainThread.get().wait_for(run.ended, timeout)
         except KeyboardInterrupt:
             run.stop(reason="interrupted by Ctrl-C", source="user")
             concurrent.futures.wait([run.ended], CLEAN_UP_SECONDS)

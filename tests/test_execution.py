@@ -417,7 +417,7 @@ def test_a_thread_that_ends_after_its_loop_was_closed_is_heard_too(monkeypatch: 
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(0.5):  # long enough to begin
                 await tool(deaf).execute("{}", Outlet(emit=lambda _: None, late=tell))
 
     asyncio.run(main())
@@ -557,10 +557,17 @@ def test_options_that_cannot_work_are_refused_when_the_tool_is_made() -> None:
             ToolDefinitionError, match=r"it is async, which a stop cancels where it is; isolate='process' is for a sync"
         ):
             tool(isolate="process")(function)
+        with pytest.raises(ToolDefinitionError, match=r"async, which runs on the loop of its run; thread='main' is for a sync"):
+            tool(thread="main")(function)
+    with pytest.raises(ToolDefinitionError, match=r"thread is 'thread'; it must be 'main' or None"):
+        tool(thread=wrong)(delete)
+    with pytest.raises(ToolDefinitionError, match="cannot run on the main thread and in a process of its own"):
+        tool(thread="main", isolate="process")(delete)
     with pytest.raises(ToolDefinitionError, match=r"isolate is 'thread'; it must be 'process' or None"):
         tool(isolate=wrong)(delete)
     useless: list[Options] = [
         {"external": True, "isolate": "process"},
+        {"external": True, "thread": "main"},
         {"external": True, "sequential": True},
         {"external": True, "timeout": 5},
     ]

@@ -55,6 +55,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
+    loops.LoopThread.get().close()  # of an earlier test
     loops.threads_can_start.cache_clear()
     monkeypatch.setattr("threading.Thread.start", refuse)
     yield

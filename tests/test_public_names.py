@@ -111,7 +111,13 @@ SIGNATURES: list[tuple[Callable[..., Any], str]] = [
     (aw.Session.load, "(path, agent)"),
     (aw.Session.close, "(self)"),
     (aw.sessions, "()"),
-    (aw.tool, "(function=None, /, *, name=None, confirm=False, external=False, timeout=None, isolate=None, sequential=False)"),
+    (
+        aw.tool,
+        (
+            "(function=None, /, *, name=None, confirm=False, external=False, timeout=None, isolate=None, thread=None, "
+            "sequential=False)"
+        ),
+    ),
     (aw.stop_requested, "()"),
     (
         aw.Msg,

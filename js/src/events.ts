@@ -130,6 +130,8 @@ export interface ToolOutput {
   readonly name: string;
   readonly text: string;
   readonly data?: JsonObject;
+  readonly metadata?: JsonObject;
+  readonly display_id?: string;
 }
 
 export interface Transcript {
@@ -627,6 +629,8 @@ export const SHAPES: Readonly<Record<string, Readonly<Record<string, string>>>> 
     name: "string",
     text: "string=",
     data: "object?",
+    metadata: "object?",
+    display_id: "string?",
   },
   Transcript: {
     message: "Msg",

@@ -345,18 +345,54 @@ export class TranscriptBuilder {
       return;
     }
     const text = textOf(value, "text");
+    if (name === "clear" || name === "waits") {
+      this.#outputs = this.#outputs.filter((output) => output.call_id !== call_id || (name === "waits" && output.name !== name));
+      if (name === "clear" || text === "") {
+        return;
+      }
+    }
     if (isObject(data)) {
-      this.#outputs.push({ call_id, name, text: "", data: asObject(data) });
+      this.#display({ call_id, name, text: "", data: asObject(data) }, value);
       return;
     }
     const at = this.#outputs.findLastIndex((output) => output.call_id === call_id);
     const last = this.#outputs[at];
     if (last && last.name === name && !last.data) {
-      this.#outputs[at] = { ...last, text: last.text + text };
+      this.#outputs[at] = { ...last, text: overwritten(last.text + text) };
     } else {
-      this.#outputs.push({ call_id, name, text });
+      this.#outputs.push({ call_id, name, text: overwritten(text) });
     }
   }
+
+  #display(bare: ToolOutput, { metadata, display_id, update }: JsonObject): void {
+    const output: ToolOutput = {
+      ...bare,
+      ...(isObject(metadata) && { metadata: asObject(metadata) }),
+      ...(typeof display_id === "string" && { display_id }),
+    };
+    if (update !== true) {
+      this.#outputs.push(output);
+      return;
+    }
+    for (const [at, before] of this.#outputs.entries()) {
+      if (before.call_id === output.call_id && before.display_id !== undefined && before.display_id === output.display_id) {
+        this.#outputs[at] = output;
+      }
+    }
+  }
+}
+
+/** Printed text as a terminal leaves it: what follows a carriage return takes the place of its line. */
+function overwritten(text: string): string {
+  if (!text.includes("\r")) {
+    return text;
+  }
+  const lines = text.split("\n");
+  const last = lines.pop() ?? "";
+  const bare = last.replace(/\r+$/, "");
+  const leftOf = (line: string) => line.slice(line.lastIndexOf("\r") + 1);
+  // The carriage return that ends the last line stays: the next text takes the place of this line.
+  return [...lines.map((line) => leftOf(line.replace(/\r+$/, ""))), leftOf(bare) + last.slice(bare.length)].join("\n");
 }
 
 /** The ids of the calls that lead to the agent that said this, outermost first; empty for the run's own. */

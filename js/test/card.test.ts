@@ -173,6 +173,60 @@ test("drawings are pictures, not live SVG", () => {
   expect(pick<HTMLImageElement>(el, ".aw-printed img").getAttribute("src")).toMatch(/^data:image\/svg\+xml,/);
 });
 
+/** A card on which a tool has displayed these. */
+function displayed(...outputs: Dict[]): HTMLElement {
+  const { el, model } = waiting();
+  const event = (value: Dict) => ({ type: "CUSTOM", name: "tool_output", value: { call_id: "c1", name: "display", ...value } });
+  model.receive(events(1, "run1", outputs.map(event)));
+  frame();
+  return el;
+}
+
+test("Markdown is rendered, HTML without anything to see gives way to its text, and an image is as large as its maker says", () => {
+  const image = { data: { "image/png": "AAAA" }, metadata: { "image/png": { width: 40, height: 20 }, needs_background: "light" } };
+  const markdown = { data: { "text/markdown": "**bold**", "text/plain": "<Markdown object>" } };
+  const script = { data: { "text/html": "<script>draw()</script><div></div>", "text/plain": "Figure()" } };
+  const latex = { data: { "text/latex": "$x$", "text/plain": "<Math object>" } };
+  const boxes = [...displayed(image, markdown, script, latex).querySelectorAll(".aw-printed .aw-box")];
+  const picture = boxes[0]?.querySelector("img");
+  expect([picture?.getAttribute("width"), picture?.getAttribute("height"), picture?.className]).toEqual([
+    "40",
+    "20",
+    "aw-image aw-on-light",
+  ]);
+  expect(boxes[1]?.querySelector("strong")?.textContent).toBe("bold");
+  expect(boxes.slice(1).map(({ textContent }) => textContent)).toEqual(["bold", "Figure()", "$x$"]);
+});
+
+test("a display that is updated changes in its place, and one that stays is not drawn again", () => {
+  const { el, model } = waiting();
+  const show = (seq: number, value: Dict) => {
+    model.receive(events(seq, "run1", [{ type: "CUSTOM", name: "tool_output", value: { call_id: "c1", name: "display", ...value } }]));
+    frame();
+  };
+  show(1, { data: { "text/plain": "first" }, display_id: "d" });
+  show(2, { data: { "text/plain": "stays" } });
+  const stays = el.querySelectorAll(".aw-printed .aw-box")[1];
+  show(3, { data: { "text/plain": "second" }, display_id: "d", update: true });
+  const boxes = [...el.querySelectorAll(".aw-printed .aw-box")];
+  expect(boxes.map(({ textContent }) => textContent)).toEqual(["second", "stays"]);
+  expect(boxes[1]).toBe(stays);
+});
+
+test("a running call says what it waits for", () => {
+  const { el, model } = shown({ snapshot: full(0, [run({ message: { name: "a", content: [] } }, { state: "running" })]) });
+  const waits = (text: string) => ({ type: "CUSTOM", name: "tool_output", value: { call_id: "c9", name: "waits", text } });
+  const start = { type: "TOOL_CALL_START", reply_id: "r", tool_call_id: "c9", tool_call_name: "insert" };
+  const begun = { type: "TOOL_RESULT_START", reply_id: "r", tool_call_id: "c9", tool_call_name: "insert" };
+  model.receive(events(1, "run1", [start, begun, waits("for the main thread, which is busy")]));
+  frame();
+  expect(textOf(el, ".aw-tool-word")).toBe("waits for the main thread, which is busy");
+  expect(pick(el, ".aw-printed").hidden).toBe(true);
+  model.receive(events(2, "run1", [waits("")]));
+  frame();
+  expect(textOf(el, ".aw-tool-word")).toBe("running");
+});
+
 test("an error is said, and tried again", () => {
   const { el, model } = shown({ snapshot: full(0, [run(transcriptOf("error"), { state: "error" })]) });
   expect(textOf(el, ".aw-error")).toBe("No answer: demo: the server closed the connection.");

@@ -220,6 +220,17 @@ def tool_output() -> Log:
     log.printed("c1", "display", data={"text/html": html, "text/plain": "price\n3.5"})
     log.printed("c1", "display", data={"image/png": PIXEL, "text/plain": "<Figure>"})
     log.printed("c1", "stdout", text="after the picture\n")
+    log.printed("c1", "waits", text="for the main thread, which is busy")
+    log.printed("c1", "stderr", text="\r 10%\r 20%")
+    log.printed("c1", "waits", text="")
+    log.printed("c1", "stderr", text="\r 30%\r\n100%\r")
+    log.printed("c1", "display", data={"text/plain": "first"}, display_id="d", metadata={"image/png": {"width": 40}})
+    log.printed("c1", "display", data={"text/plain": "second"}, display_id="d", update=True)
+    log.printed("c1", "display", data={"text/plain": "nowhere"}, display_id="other", update=True)
+    log.printed("c2", "stdout", text="goes\n")
+    log.printed("c2", "clear")
+    log.printed("c2", "stdout", text="stays\r\n")
+    log.printed("c2", "waits", text="for something else")
     log.add(
         ev.ToolResultTextDeltaEvent(reply_id="r1", tool_call_id="c1", delta="The plot:"),
         ev.ToolResultDataDeltaEvent(reply_id="r1", tool_call_id="c1", block_id="d1", media_type="image/png", data=PIXEL),

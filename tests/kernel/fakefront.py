@@ -153,6 +153,10 @@ class Front:
             self.messages.clear()
             self.comms.clear()
 
+    def answer(self, text: str) -> None:
+        """Type an answer into the box that ``input()`` shows."""
+        self._client.stdin_channel.send(self._client.session.msg("input_reply", {"value": text}))
+
     # -- comms ----------------------------------------------------------------------------------------------------------
 
     def comm_open(self, target: str, data: JsonDict | None = None) -> str:

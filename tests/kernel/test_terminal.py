@@ -150,6 +150,29 @@ def test_a_call_that_needs_a_person_is_asked_about_in_the_terminal(terminal: Any
     terminal.expect("DENIED BY USER.*REASON: NOT BEFORE THE BACK-UP.*'DELETED'")
 
 
+PRINTS = """\
+@aw.tool
+def here() -> None:
+    "Print something."
+    print("printed", "here")
+
+@aw.tool(isolate="process")
+def there() -> None:
+    "Print something in a process."
+    print("printed", "there")
+
+printer = aw.Agent(ScriptedModel([[call("here")], [call("there")], [say("all done")]]), tools=[here, there])
+"""
+
+
+def test_what_tools_print_is_seen_once(terminal: Any) -> None:
+    for line in PRINTS.splitlines():
+        terminal.sendline(line)
+    terminal.sendline("run = aw.chat(printer, 'Print')")
+    terminal.expect(r"all done\s+\[completed")
+    assert [terminal.before.count(f"printed {where}") for where in ("here", "there")] == [1, 1]
+
+
 def test_a_magic_cell_works_and_ctrl_c_stops_it(terminal: Any) -> None:
     terminal.sendline("%load_ext agent_widgets")
     terminal.expect(PROMPT)

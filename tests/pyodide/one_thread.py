@@ -15,7 +15,7 @@ import sysconfig
 import threading
 import types
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TextIO, cast
 
 GONE = ("zmq", "ipykernel", "tornado", "jupyter_client", "nest_asyncio2", "multiprocessing")
 
@@ -96,6 +96,17 @@ def shell_of_a_page() -> tuple[Any, Any]:
             content = dict(data=data or {}, comm_id=self.comm_id, **keys)
             shell.send_comm(msg_type, content, metadata or {}, self.topic, buffers)
 
+    class Stream:
+        encoding = "utf-8"
+        publish_stream_callback = None
+
+        def write(self, text: str) -> None:
+            """There is nobody."""
+
+        def flush(self) -> None:
+            """Nothing waits."""
+
+    sys.stdout = cast("TextIO", Stream())
     shell: Any = Shell.instance(display_pub_class=Publisher)
     manager = comm.get_comm_manager()
     comm.create_comm = Comm

@@ -5,6 +5,9 @@ import { displayElement } from "./data";
 import { h, show } from "./dom";
 import { OutputBox } from "./output";
 
+/** The name of an output that says what its call waits for. */
+export const WAITS = "waits";
+
 export class PrintedView {
   readonly root = h("div", { class: "aw-printed" }, h("div", { class: "aw-label" }, "printed"));
   #boxes: (OutputBox | undefined)[] = [];
@@ -15,9 +18,10 @@ export class PrintedView {
     show(this.root, false);
   }
 
-  update(outputs: readonly ToolOutput[], live: boolean): void {
+  update(all: readonly ToolOutput[], live: boolean): void {
+    const outputs = all.filter(({ name }) => name !== WAITS);
     for (const [at, output] of outputs.entries()) {
-      if (this.#shown[at] !== output || live !== this.#live) {
+      if (this.#shown[at] !== output || (live !== this.#live && !output.data)) {
         this.#one(at, output, live);
       }
     }
@@ -38,7 +42,7 @@ export class PrintedView {
     }
     const fresh = output.data ? undefined : new OutputBox();
     fresh?.update(output.text, live);
-    const element = fresh?.root ?? h("div", { class: "aw-box" }, displayElement(output.data ?? {}));
+    const element = fresh?.root ?? h("div", { class: "aw-box" }, displayElement(output.data ?? {}, output.metadata));
     element.dataset["stream"] = output.name;
     const old = this.root.children[at + 1];
     if (old) {

@@ -11,7 +11,7 @@ import { fold, h, setText, show } from "./dom";
 import { Entry } from "./entry";
 import { between, milliseconds } from "./format";
 import { LimitView } from "./limit";
-import { PrintedView } from "./printed";
+import { PrintedView, WAITS } from "./printed";
 import { ResultView } from "./result";
 
 export interface ToolFacts {
@@ -101,7 +101,9 @@ export class ToolView {
     const look = lookOf(facts);
     const state = this.root.dataset;
     // While its sub-agent waits for a person, nothing runs.
-    const shown = look === "running" && facts.child && waitingCalls(facts.child).length > 0 ? "waiting" : look;
+    const isPaused = look === "running" && facts.child && waitingCalls(facts.child).length > 0;
+    const waitsFor = look === "running" ? facts.outputs.find(({ name }) => name === WAITS)?.text : undefined;
+    const shown = isPaused ? "waiting" : waitsFor ? "pending" : look;
     if (state["look"] !== shown) {
       state["look"] = shown;
     }
@@ -109,7 +111,7 @@ export class ToolView {
     this.#writeArguments();
     const seconds = between(result?.created_at, result?.finished_at);
     const took = seconds === undefined || look === "denied" ? "" : ` · ${milliseconds(seconds * 1000)}`;
-    setText(this.#word, `${WORDS[shown]}${took}`);
+    setText(this.#word, waitsFor ? `waits ${waitsFor}` : `${WORDS[shown]}${took}`);
     this.#note(look, result);
     this.#pause(look, facts);
     this.#outside(look, facts);
