@@ -12,7 +12,7 @@ The rooms, from the bottom up; a module imports only from those before it::
     shortening, reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
-    capture, tap, interrupts, cells, kernel                        the kernel: printing tools, early commands, ■, waiting
+    capture, tap, revival, interrupts, cells, kernel               the kernel: printing tools, early commands, reloads, ■, waiting
     export, widget, chat, magics                                   what is on the screen
 """
 

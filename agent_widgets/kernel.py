@@ -11,6 +11,7 @@ from typing import Any
 from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
 from agent_widgets.interrupts import Heartbeat
+from agent_widgets.revival import Reviver
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
 
@@ -38,6 +39,7 @@ class NotebookKernel:
         self._heartbeat = Heartbeat(main_loop, self.tap.look)
         self._started_in_cell: list[Run] = []
         self.tap.install()
+        self.reviver = Reviver(self.kernel, self.tap, shell.events)
         shell.events.register("post_run_cell", self._after_cell)
 
     @classmethod
@@ -76,6 +78,7 @@ class NotebookKernel:
 
     def close(self) -> None:
         """Take out everything that was put in."""
+        self.reviver.close()
         self.tap.uninstall()
         self._capture.uninstall()
         self.shell.events.unregister("post_run_cell", self._after_cell)

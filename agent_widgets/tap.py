@@ -11,13 +11,16 @@ it touches is looked for first; what is missing costs latency and nothing else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import zmq
 
 Hear = Callable[[object], None]
 """Takes the content of a custom comm message. Called on the kernel's receiving thread: hand over and return."""
+
+Watch = Callable[[str, Any, Sequence[bytes]], None]
+"""Takes the type, the message with its content still packed, and the sender of each request. On the same thread."""
 
 
 class EarlyTap:
@@ -29,6 +32,7 @@ class EarlyTap:
         channel_thread = getattr(kernel, "shell_channel_thread", None)
         self._channel_loop: Any = getattr(channel_thread, "io_loop", None)
         self._cards: dict[str, Hear] = {}
+        self.watch: Watch | None = None
         self._before: Any = None
         self._copy = False
         self._active = False
@@ -48,6 +52,13 @@ class EarlyTap:
         """Stop telling."""
         self._cards.pop(comm_id, None)
 
+    def reply(self, msg_type: str, content: dict[str, Any], request: Any, idents: Sequence[bytes]) -> None:
+        """Answer a request on the shell socket. Only from within ``watch``, on the thread that owns the socket.
+
+        It is queued; a flush from here, inside of the one that reads, would make that one spin for ever.
+        """
+        self._kernel.session.send(self._stream, msg_type, content, request, idents)
+
     def install(self) -> None:
         """Begin to peek; nothing if this kernel cannot be tapped, or is."""
         if not self._active and getattr(self._stream, "_recv_callback", None) is not None:
@@ -59,9 +70,12 @@ class EarlyTap:
             self._on_stream(self._uninstall)
 
     def pump(self) -> None:
-        """Read waiting messages into the kernel's queue, on the main thread; they are peeked at and stay in order."""
+        """Read waiting messages into the kernel's queue, on the main thread; they are peeked at and stay in order.
+
+        What ``reply`` has queued is sent.
+        """
         if self.must_pump:
-            self._stream.flush(zmq.POLLIN)
+            self._stream.flush(zmq.POLLIN | zmq.POLLOUT)
 
     def look(self) -> None:
         """Have the receiving thread look at its socket (ipykernel >= 7). Any thread.
@@ -110,12 +124,15 @@ class EarlyTap:
 
     def _peek(self, message: Any) -> None:
         session = self._kernel.session
-        _, frames = session.feed_identities(message, copy=self._copy)
+        idents, frames = session.feed_identities(message, copy=self._copy)
         # content=False checks the signature without storing its digest: with it the kernel would refuse the message as a replay
-        header = session.deserialize(frames, content=False, copy=self._copy)
-        if header["header"]["msg_type"] != "comm_msg":
+        request = session.deserialize(frames, content=False, copy=self._copy)
+        kind = str(request["header"]["msg_type"])
+        if self.watch is not None:
+            self.watch(kind, request, idents)
+        if kind != "comm_msg":
             return
-        content: dict[str, Any] = session.unpack(header["content"])
+        content: dict[str, Any] = session.unpack(request["content"])
         hear = self._cards.get(str(content.get("comm_id")))
         data: dict[str, Any] = content.get("data") or {}
         if hear is not None and data.get("method") == "custom":
