@@ -13,11 +13,13 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.display import display
 
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Backend
 from agent_widgets.chat import OnConfirm, chat
 from agent_widgets.errors import InputError
+from agent_widgets.export import static_bundle, to_text
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.permissions import told
 from agent_widgets.runs import Run
@@ -29,6 +31,7 @@ _USAGE = """%agent list                 the sessions of this kernel, and what is
 %agent approve [NAME]       let the waiting calls run
 %agent deny [REASON]        refuse the waiting calls; the model reads the reason
 %agent resume [NAME]        go on after a stop, without a new message
+%agent show [NAME]          the whole transcript in this cell, as it is now
 %agent save FILE [NAME]     write a session's state to a file
 %agent load FILE [NAME]     read it back
 
@@ -121,6 +124,7 @@ class AgentMagics(Magics):
             "approve": self._approve,
             "deny": self._deny,
             "resume": self._resume,
+            "show": self._show,
             "save": self._save,
             "load": self._load,
         }
@@ -148,6 +152,15 @@ class AgentMagics(Magics):
 
     def _resume(self, rest: list[str]) -> Run | None:
         return chat(_session_named(rest[0] if rest else None).agent)
+
+    def _show(self, rest: list[str]) -> None:
+        session = _session_named(rest[0] if rest else None)
+        views = [run.view() for run in session.runs]
+        notebook = NotebookKernel.get()
+        if notebook is None or notebook.is_terminal:
+            print("\n\n".join(to_text(view) for view in views))  # noqa: T201
+        else:
+            display(static_bundle(views, session=session.name), raw=True)
 
     def _save(self, rest: list[str]) -> None:
         _session_named(rest[1] if len(rest) > 1 else None).save(_file(rest))

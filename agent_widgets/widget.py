@@ -42,6 +42,7 @@ from agent_widgets.sessions import Session
 from agent_widgets.wire import (
     AnswerCall,
     AnyCommand,
+    AskTwin,
     Decide,
     DecideAll,
     Forget,
@@ -58,6 +59,7 @@ from agent_widgets.wire import (
     notice_message,
     rules_message,
     snapshot_message,
+    twin_message,
 )
 
 STATIC = Path(__file__).parent / "static"
@@ -93,6 +95,8 @@ class AgentWidget(anywidget.AnyWidget):
     bundle_key = traitlets.Unicode().tag(sync=True)
     css_id = traitlets.Unicode().tag(sync=True)
     composer = traitlets.Bool(default_value=False).tag(sync=True)
+    session_name = traitlets.Unicode().tag(sync=True)
+    stored_in = traitlets.Unicode().tag(sync=True)
     snapshot = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -131,6 +135,8 @@ class AgentWidget(anywidget.AnyWidget):
             bundle_key=_code_key(),
             css_id=new_id()[:8],
             composer=composer,
+            session_name=session.name,
+            stored_in=_spoken(session.path),
             snapshot=self._latest,
         )
         self._unlisten.append(session.watch_rules(self._rules_changed))
@@ -149,7 +155,7 @@ class AgentWidget(anywidget.AnyWidget):
 
     def static(self) -> dict[str, str]:
         """The card's static twin as a MIME bundle."""
-        return static_bundle([run.view() for run in self._runs], self.css_id)
+        return static_bundle([run.view() for run in self._runs], self.css_id, self._seq, session=self.session.name)
 
     def publish(self) -> None:
         """Send the snapshot as it is now: the first thing a page sees. On the creating thread, before the run starts."""
@@ -266,6 +272,9 @@ class AgentWidget(anywidget.AnyWidget):
         match command:
             case Hello() | Resync():
                 self._answer(command)
+            case AskTwin():
+                self._send_frame()
+                self.send(twin_message(self.static()))
             case Stop():
                 run = self._run_named(command.run_id)
                 run.stop(command.after, command.reason, call_id=command.call_id or None, source="user")
@@ -340,6 +349,16 @@ class AgentWidget(anywidget.AnyWidget):
 
 _SETTLED = ("paused", "completed", "interrupted", "exceed_max_iters", "error")
 """Nothing more happens to such a run until somebody does something."""
+
+
+def _spoken(path: Path | None) -> str:
+    """A folder as a person would write it in a cell: from here, or from home. Saved notebooks should not tell more."""
+    if path is None:
+        return ""
+    for start, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(start):
+            return prefix + path.relative_to(start).as_posix()
+    return path.as_posix()
 
 
 def _rule_of(rule: Rule) -> PermissionRule:
