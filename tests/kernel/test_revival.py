@@ -195,3 +195,39 @@ def test_a_widget_that_cannot_tell_its_state_leaves_the_answer_to_the_main_threa
         back.wait_handled()
         assert [set(by_name(message)) >= {"AnyModel", "IntSliderModel"} for message in back.states()] == [True]
     front.run("gate.release(9)")
+
+
+# -- the static twin of a page that was reloaded in mid-run -----------------------------------------------------------
+
+
+def test_a_page_whose_twin_is_too_old_is_given_it_as_it_should_be(front: Front, page: Page) -> None:
+    front.run("run = aw.chat(agent, 'tell me')")
+    page.wait_for_text()
+    page.stop()
+    page.wait_for_state("interrupted")
+    page.send("twin")
+    page.wait_for_messages("twin")
+    (data,) = [message["data"] for message in page.card.custom if message["kind"] == "twin"]
+    (updated,) = [m.content["data"] for m in front.messages if m.type == "update_display_data"]
+    assert data == updated
+    seqs = [message["seq"] for message in page.card.custom if message["kind"] == "events"]
+    assert f'aw-run-{page.card.state["css_id"]} aw-at-{seqs[-1]}"' in data["text/html"]
+
+
+def test_the_magic_shows_the_whole_transcript_as_an_output_of_its_own(front: Front, page: Page) -> None:
+    front.run("%load_ext agent_widgets\nrun = aw.chat(agent, 'tell me')")
+    page.wait_for_text()
+    shown = front.execute("%agent show assistant")
+    front.wait(shown)
+    (output,) = [m.content["data"] for m in front.of(shown) if m.type == "display_data"]
+    assert "before the run had ended" in output["text/html"]
+    assert "word word" in output["text/html"]
+    assert "display: none" not in output["text/html"]
+    page.stop()
+
+
+def test_pages_are_told_where_the_session_is_stored(front: Front, page: Page) -> None:
+    front.run("session = aw.Session.open('orders.session', agent)\nrun = aw.chat(agent, 'tell me')")
+    page.wait_for_text()
+    assert (page.card.state["session_name"], page.card.state["stored_in"]) == ("orders", "orders.session")
+    page.stop()
