@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
-from IPython.display import display
 
 from agent_widgets.agent import Agent
 from agent_widgets.backends import Backend
@@ -160,7 +160,8 @@ class AgentMagics(Magics):
         if notebook is None or notebook.is_terminal:
             print("\n\n".join(to_text(view) for view in views))  # noqa: T201
         else:
-            display(static_bundle(views, session=session.name), raw=True)
+            ipython: Any = import_module("IPython.display")  # without types
+            ipython.display(static_bundle(views, session=session.name), raw=True)
 
     def _save(self, rest: list[str]) -> None:
         _session_named(rest[1] if len(rest) > 1 else None).save(_file(rest))

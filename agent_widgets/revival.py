@@ -32,6 +32,7 @@ OFF_SWITCH = "AGENT_WIDGETS_EARLY_ANSWERS"
 
 CONTROL_TARGET = "jupyter.widget.control"
 REMEMBERED_COMMS = 100
+_NOTHING: dict[str, Any] = {}
 logger = logging.getLogger("agent_widgets")
 
 
@@ -89,8 +90,8 @@ class Reviver:
         get_parent = getattr(self._kernel, "get_parent", None)
         if get_parent is None or threading.current_thread() is not threading.main_thread():
             return None
-        parent = get_parent("shell") or {}
-        return parent if parent.get("header", {}).get("msg_type") == "execute_request" else None
+        parent: dict[str, Any] = get_parent("shell") or {}
+        return parent if parent.get("header", _NOTHING).get("msg_type") == "execute_request" else None
 
     # -- on the thread that owns the shell socket: what a page asks --------------------------------------------------
 
@@ -104,13 +105,13 @@ class Reviver:
             self._see_comm(kind, content, request)
 
     def _see_comm(self, kind: str, content: dict[str, Any], request: Any) -> None:
-        comm_id = str(content.get("comm_id"))
+        comm_id, data = str(content.get("comm_id")), content.get("data") or _NOTHING
         if kind == "comm_open":
             if content.get("target_name") == CONTROL_TARGET:
                 self._control[comm_id] = None
                 if len(self._control) > REMEMBERED_COMMS:
                     del self._control[next(iter(self._control))]
-        elif comm_id in self._control and (content.get("data") or {}).get("method") == "request_states":
+        elif comm_id in self._control and data.get("method") == "request_states":
             run, name = self._context.copy().run, "agent-widgets-revival"
             threading.Thread(target=run, args=(self._tell_states, comm_id, request), name=name, daemon=True).start()
 
