@@ -13,7 +13,7 @@ The rooms, from the bottom up; a module imports only from those before it::
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
     settings, stdin, inheriting, figures, capture                  the kernel: defaults, what tools print,
-    tap, interrupts, cells, unattended, kernel                     early commands, ■, waiting
+    tap, revival, interrupts, cells, unattended, kernel            early commands, reloads, ■, waiting
     export, widget, chat, magics                                   what is on the screen
 """
 

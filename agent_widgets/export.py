@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -40,15 +41,17 @@ PLAIN_LIMIT = 500
 """Characters of the twin's plain text."""
 
 _OUTCOMES = {
-    "queued": "waiting for its turn",
-    "running": "running",
-    "stopping": "stopping",
-    "paused": "waiting for a decision",
+    # What is read here is read later, most often without the kernel: nothing is said to be going on.
+    "queued": "had not begun",
+    "running": "had not ended",
+    "stopping": "was being stopped",
+    "paused": "waited for a decision",
     "completed": "done",
     "interrupted": "stopped",
     "exceed_max_iters": "stopped: too many steps",
     "error": "failed",
 }
+_ENDED = ("completed", "interrupted", "exceed_max_iters", "error")
 _SOURCES = {
     "user": "by you",
     "code": "from code",
@@ -77,19 +80,34 @@ def to_markdown(view: RunView) -> str:
     return "\n\n".join([*parts, *(f"*{notice}*" for notice in view.transcript.notices), f"*{summary(view)}*"])
 
 
-def to_html(views: Sequence[RunView], css_id: str) -> str:
-    """The runs of a card as HTML, with the class by which the live card hides it."""
+def to_html(views: Sequence[RunView], css_id: str = "", seq: int = 0, note: str = "") -> str:
+    """The runs of a card as HTML.
+
+    Args:
+        views: The runs.
+        css_id: The card's, by which the live card hides it; without one it is nobody's twin and always shown.
+        seq: Up to which message of the card it goes: by it a page finds out that the twin in its document is too old.
+        note: A sentence for the end.
+    """
+    runs = "".join(_run_html(view) for view in views) + (f"<p><i>{html.escape(note)}</i></p>" if note else "")
     # In trusted notebooks this hides the line "Error displaying widget: model not found" of the card's own output.
+    hides = f".jp-OutputArea-child:has(+ .jp-OutputArea-child .aw-run-{css_id}):not(:has(.aw-card)) {{ display: none; }}"
     style = (
-        f"<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .aw-run-{css_id}):not(:has(.aw-card)) {{ display: none; }}"
+        f"<style>{hides if css_id else ''}"
         ".aw-static { max-width: 60rem; line-height: 1.5; } "
         ".aw-static pre { white-space: pre-wrap; overflow-wrap: anywhere; }</style>"
     )
-    return f'<div class="aw-static aw-run-{css_id}">{style}{"".join(_run_html(view) for view in views)}</div>'
+    twin = f" aw-run-{css_id} aw-at-{seq}" if css_id else ""
+    return f'<div class="aw-static{twin}">{style}{runs}</div>'
 
 
-def static_bundle(views: Sequence[RunView], css_id: str) -> dict[str, str]:
+def static_bundle(
+    views: Sequence[RunView], css_id: str = "", seq: int = 0, *, session: str = "", written: datetime | None = None
+) -> dict[str, str]:
     """The MIME bundle of the static twin: the whole transcript once, as HTML, and the beginning as plain text.
+
+    Of a run that has not ended it says when it was written, and how the session of that name gives the rest: a page that is
+    closed, or reloaded, may save the beginning of a run for ever. ``css_id`` and ``seq`` as in ``to_html``.
 
     No ``text/markdown``: JupyterLab, nbconvert (to Markdown too) and GitHub take the HTML, and a second copy would be as long
     as the transcript.
@@ -97,7 +115,17 @@ def static_bundle(views: Sequence[RunView], css_id: str) -> dict[str, str]:
     text = "\n\n".join(to_text(view) for view in views)
     if len(text) > PLAIN_LIMIT:
         text = f"{text[:PLAIN_LIMIT]}\n[{len(text) - PLAIN_LIMIT:,} characters more in the HTML output]"
-    return {"text/html": to_html(views, css_id), "text/plain": text}
+    note = _unfinished(views, session, written or datetime.now(UTC))
+    return {"text/html": to_html(views, css_id, seq, note), "text/plain": f"{text}\n({note})" if note else text}
+
+
+def _unfinished(views: Sequence[RunView], session: str, written: datetime) -> str:
+    if all(view.status.get("state") in _ENDED for view in views):
+        return ""
+    return (
+        f"Written on {written:%Y-%m-%d at %H:%M} UTC, before the run had ended. What came later is not in this file; while the "
+        f"kernel lives, %agent show {session} writes the whole transcript into a cell (%load_ext agent_widgets brings it)."
+    )
 
 
 def summary(view: RunView) -> str:

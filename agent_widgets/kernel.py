@@ -14,6 +14,7 @@ from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
 from agent_widgets.interrupts import Heartbeat, Interrupts
 from agent_widgets.mainthread import MainThread
+from agent_widgets.revival import Reviver
 from agent_widgets.runs import Run
 from agent_widgets.settings import AgentWidgets, ipython_shell
 from agent_widgets.tap import EarlyTap
@@ -50,6 +51,7 @@ class NotebookKernel:
         self.main_loop: asyncio.AbstractEventLoop | None = getattr(io_loop, "asyncio_loop", None)
         self._heartbeat = Heartbeat(self.main_loop)
         self.unattended = Unattended()
+        self.reviver: Reviver | None = None
         self._nesting_told = False
         self._follows_cells = False
 
@@ -114,6 +116,9 @@ class NotebookKernel:
 
     def close(self) -> None:
         """Take out everything that was put in. Runs go on, and their cards hear by the ordinary handler."""
+        if self.reviver is not None:
+            self.reviver.close()
+            self.reviver = None
         self.tap.uninstall()
         MainThread.get().desert(self.main_loop)
         if self._capture is not None:
@@ -128,6 +133,8 @@ class NotebookKernel:
         """Put in what is not there; the tap looks each time whether it still is."""
         self.tap.install()
         self.follow_cells()
+        if self.reviver is None and self.kernel is not None:
+            self.reviver = Reviver(self.kernel, self.tap, self.shell.events)
         if self.main_loop is not None:
             MainThread.get().serve(self.main_loop)
         if self._capture is None:

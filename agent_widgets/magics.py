@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -19,6 +20,7 @@ from agent_widgets.backends import Backend
 from agent_widgets.chat import chat
 from agent_widgets.decisions import OnConfirm
 from agent_widgets.errors import InputError
+from agent_widgets.export import static_bundle, to_text
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.permissions import told
 from agent_widgets.runs import Run
@@ -31,6 +33,7 @@ _USAGE = """%agent list                 the sessions of this kernel, and what is
 %agent approve [NAME]       let the waiting calls run
 %agent deny [REASON]        refuse the waiting calls; the model reads the reason
 %agent resume [NAME]        go on after a stop, without a new message
+%agent show [NAME]          the whole transcript in this cell, as it is now
 %agent save FILE [NAME]     write a session's state to a file
 %agent load FILE [NAME]     read it back
 
@@ -129,6 +132,7 @@ class AgentMagics(Magics):
             "approve": self._approve,
             "deny": self._deny,
             "resume": self._resume,
+            "show": self._show,
             "save": self._save,
             "load": self._load,
         }
@@ -159,6 +163,16 @@ class AgentMagics(Magics):
 
     def _resume(self, rest: list[str]) -> Run | None:
         return chat(_session_named(rest[0] if rest else None).agent)
+
+    def _show(self, rest: list[str]) -> None:
+        session = _session_named(rest[0] if rest else None)
+        views = [run.view() for run in session.runs]
+        notebook = NotebookKernel.get()
+        if notebook is None or notebook.is_terminal:
+            print("\n\n".join(to_text(view) for view in views))  # noqa: T201
+        else:
+            ipython: Any = import_module("IPython.display")  # without types
+            ipython.display(static_bundle(views, session=session.name), raw=True)
 
     def _save(self, rest: list[str]) -> None:
         _session_named(rest[1] if len(rest) > 1 else None).save(_file(rest))

@@ -12,7 +12,7 @@ says why.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Hear = Callable[[object], None]
@@ -31,6 +31,9 @@ _NEEDED = {
 }
 """The names of the kernel, its stream and its session without which nothing can be heard early."""
 
+Watch = Callable[[str, Any, Sequence[bytes]], None]
+"""Takes the type, the message with its content still packed, and the sender of each request. On the same thread."""
+
 
 class EarlyTap:
     """One tap on one kernel's shell stream."""
@@ -44,6 +47,7 @@ class EarlyTap:
         self._unread = 0
         self.reason = "it was not put in"
         """Why clicks may be late, for the person who looks for it; empty while they are heard early."""
+        self.watch: Watch | None = None
 
     @property
     def must_pump(self) -> bool:
@@ -57,6 +61,13 @@ class EarlyTap:
     def forget(self, comm_id: str) -> None:
         """Stop telling."""
         self._cards.pop(comm_id, None)
+
+    def reply(self, msg_type: str, content: dict[str, Any], request: Any, idents: Sequence[bytes]) -> None:
+        """Answer a request on the shell socket. Only from within ``watch``, on the thread that owns the socket.
+
+        It is queued; a flush from here, inside of the one that reads, would make that one spin for ever.
+        """
+        self._kernel.session.send(self._stream, msg_type, content, request, idents)
 
     def install(self) -> None:
         """Begin to peek, or go back on top if another library has put its own callback there since.
@@ -75,7 +86,10 @@ class EarlyTap:
             self._on_owner(self._take_out)
 
     def pump(self) -> None:
-        """Read waiting messages into the kernel's queue, on the main thread; they are peeked at and stay in order."""
+        """Read waiting messages into the kernel's queue, on the main thread; they are peeked at and stay in order.
+
+        What ``reply`` has queued is sent.
+        """
         if self.must_pump:
             self._flush()
 
@@ -90,9 +104,9 @@ class EarlyTap:
         return self._stream.io_loop is self._kernel.io_loop
 
     def _flush(self) -> None:
-        from zmq import POLLIN  # noqa: PLC0415 - there is none in Pyodide, and no stream either
+        from zmq import POLLIN, POLLOUT  # noqa: PLC0415 - there is none in Pyodide, and no stream either
 
-        self._stream.flush(POLLIN)
+        self._stream.flush(POLLIN | POLLOUT)
 
     def _on_owner(self, action: Callable[[], None]) -> None:
         in_cell = threading.current_thread() is threading.main_thread()
@@ -151,7 +165,7 @@ class EarlyTap:
             self._raw_socket, manager._shell_socket = raw, self._stream  # noqa: SLF001
 
     def _peek(self, message: Any) -> None:
-        if not self._cards:
+        if not self._cards and self.watch is None:
             return
         try:
             self._tell(message)
@@ -161,12 +175,15 @@ class EarlyTap:
 
     def _tell(self, message: Any) -> None:
         session, copy = self._kernel.session, isinstance(message[0], bytes)
-        _, frames = session.feed_identities(message, copy=copy)
+        idents, frames = session.feed_identities(message, copy=copy)
         # content=False checks the signature without storing its digest: with it the kernel would refuse the message as a replay
-        header = session.deserialize(frames, content=False, copy=copy)
-        if header["header"]["msg_type"] != "comm_msg":
+        request = session.deserialize(frames, content=False, copy=copy)
+        kind = str(request["header"]["msg_type"])
+        if self.watch is not None:
+            self.watch(kind, request, idents)
+        if kind != "comm_msg":
             return
-        content: dict[str, Any] = session.unpack(header["content"])
+        content: dict[str, Any] = session.unpack(request["content"])
         hear = self._cards.get(str(content.get("comm_id")))
         data: dict[str, Any] = content.get("data") or {}
         if hear is not None and data.get("method") == "custom":

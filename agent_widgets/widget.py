@@ -44,6 +44,7 @@ from agent_widgets.settings import AgentWidgets
 from agent_widgets.wire import (
     AnswerCall,
     AnyCommand,
+    AskTwin,
     Decide,
     DecideAll,
     Forget,
@@ -60,6 +61,7 @@ from agent_widgets.wire import (
     notice_message,
     rules_message,
     snapshot_message,
+    twin_message,
 )
 
 STATIC = Path(__file__).parent / "static"
@@ -99,6 +101,8 @@ class AgentWidget(anywidget.AnyWidget):
     css_id = traitlets.Unicode().tag(sync=True)
     composer = traitlets.Bool(default_value=False).tag(sync=True)
     remote_images = traitlets.Bool(default_value=False).tag(sync=True)
+    session_name = traitlets.Unicode().tag(sync=True)
+    stored_in = traitlets.Unicode().tag(sync=True)
     snapshot = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -139,6 +143,8 @@ class AgentWidget(anywidget.AnyWidget):
             css_id=new_id()[:8],
             composer=composer,
             remote_images=defaults.remote_images,
+            session_name=session.name,
+            stored_in=_spoken(session.path),
             snapshot=self._latest,
         )
         self._unlisten.append(session.watch_rules(self._rules_changed))
@@ -157,7 +163,7 @@ class AgentWidget(anywidget.AnyWidget):
 
     def static(self) -> dict[str, str]:
         """The card's static twin as a MIME bundle."""
-        return static_bundle([run.view() for run in self._runs], self.css_id)
+        return static_bundle([run.view() for run in self._runs], self.css_id, self._seq, session=self.session.name)
 
     def publish(self) -> None:
         """Send the snapshot as it is now: the first thing a page sees. On the creating thread, before the run starts."""
@@ -293,6 +299,9 @@ class AgentWidget(anywidget.AnyWidget):
         match command:
             case Hello() | Resync():
                 self._answer(command)
+            case AskTwin():
+                self._send_frame()
+                self.send(twin_message(self.static()))
             case Stop():
                 run = self._run_named(command.run_id)
                 run.stop(command.after, command.reason, call_id=command.call_id or None, source="user")
@@ -366,6 +375,16 @@ class AgentWidget(anywidget.AnyWidget):
 
 _SETTLED = ("paused", "completed", "interrupted", "exceed_max_iters", "error")
 """Nothing more happens to such a run until somebody does something."""
+
+
+def _spoken(path: Path | None) -> str:
+    """A folder as a person would write it in a cell: from here, or from home. Saved notebooks should not tell more."""
+    if path is None:
+        return ""
+    for start, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(start):
+            return prefix + path.relative_to(start).as_posix()
+    return path.as_posix()
 
 
 def _rule_of(rule: Rule) -> PermissionRule:

@@ -343,7 +343,14 @@ class Resume(Command):
     kind: Literal["resume"] = "resume"
 
 
-AnyCommand = Hello | Resync | Stop | Decide | DecideAll | AnswerCall | Steer | Withdraw | Forget | Send | Resume
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTwin(Command):
+    """The static twin in the page's document is too old: it was reloaded in mid-run, and no update reaches it."""
+
+    kind: Literal["twin"] = "twin"
+
+
+AnyCommand = Hello | Resync | Stop | Decide | DecideAll | AnswerCall | Steer | Withdraw | Forget | Send | Resume | AskTwin
 _COMMAND: TypeAdapter[AnyCommand] = TypeAdapter(Annotated[AnyCommand, Field(discriminator="kind")])
 
 
@@ -401,6 +408,11 @@ def events_message(seq: int, run_id: str, events: Iterable[Event], status: JsonO
     if status is not None:
         message["status"] = status
     return message
+
+
+def twin_message(data: dict[str, str]) -> JsonObject:
+    """The static twin as it should be now, as a MIME bundle."""
+    return {"kind": "twin", "data": dict(data)}
 
 
 def notice_message(command_id: str, text: str) -> JsonObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
 
@@ -90,7 +91,7 @@ def test_a_fence_in_a_result_does_not_end_the_fence_around_it() -> None:
 
 def test_as_html_the_markdown_is_rendered_and_thinking_is_folded_away() -> None:
     page = to_html([view(*ANSWER)], "abc")
-    assert page.startswith('<div class="aw-static aw-run-abc">')
+    assert page.startswith('<div class="aw-static aw-run-abc aw-at-0">')
     assert "It is <strong>there</strong>." in page
     assert "<details><summary>Thought</summary><pre>two hits</pre></details>" in page
     assert "<blockquote>where?</blockquote>" in page
@@ -152,9 +153,9 @@ def test_a_call_that_waits_says_so() -> None:
     ("state", "message", "words"),
     [
         ("completed", {}, "bob · done"),
-        ("running", {}, "bob · running"),
-        ("paused", {}, "bob · waiting for a decision"),
-        ("queued", {}, "bob · waiting for its turn"),
+        ("running", {}, "bob · had not ended"),
+        ("paused", {}, "bob · waited for a decision"),
+        ("queued", {}, "bob · had not begun"),
         ("exceed_max_iters", {}, "bob · stopped: too many steps"),
         (
             "interrupted",
@@ -193,6 +194,28 @@ def test_the_bundle_is_the_whole_transcript_once_as_html_and_its_beginning_as_te
     assert "the end" in long["text/html"]
     assert len(long["text/plain"]) < PLAIN_LIMIT + 100
     assert re.search(r"\[9,\d\d\d characters more in the HTML output\]$", long["text/plain"])
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "stopping", "paused"])
+def test_what_had_not_ended_says_when_it_was_written_and_never_that_it_goes_on(state: str) -> None:
+    written = datetime(2026, 11, 30, 12, 3, tzinfo=UTC)
+    bundle = static_bundle([view(TextBlock("a"), state=state)], "abc", 7, session="orders", written=written)
+    for text in bundle.values():
+        assert "Written on 2026-11-30 at 12:03 UTC, before the run had ended." in text
+        assert "%agent show orders" in text
+        assert not re.search(r"\b(is|running|waiting|stopping)\b", text.replace("is not in this file", ""))
+    assert 'class="aw-static aw-run-abc aw-at-7"' in bundle["text/html"]
+
+
+@pytest.mark.parametrize("state", ["completed", "interrupted", "exceed_max_iters", "error"])
+def test_what_has_ended_says_nothing_of_the_time_of_writing(state: str) -> None:
+    assert "Written" not in "".join(static_bundle([view(TextBlock("a"), state=state)], "abc").values())
+
+
+def test_a_transcript_that_is_nobodys_twin_hides_nothing_and_is_not_hidden() -> None:
+    page = static_bundle([view(TextBlock("a"))])["text/html"]
+    assert page.startswith('<div class="aw-static"><style>.aw-static {')
+    assert "display: none" not in page
 
 
 def family(state: str = "success", output: str = "Both are tidy.") -> RunView:

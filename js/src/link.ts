@@ -6,7 +6,10 @@
 import { type Asked, type Notice, Presses } from "./asked";
 import type { Doubt } from "./decode";
 import type { ToolCallBlock, Transcript } from "./events";
+import { farewell } from "./gone";
+import { Host } from "./host";
 import { TranscriptBuilder, waitingCalls } from "./transcript";
+import { TwinKeeper } from "./twin";
 import {
   type Command,
   type Decision,
@@ -39,13 +42,17 @@ export interface RunView {
   readonly cut: number;
 }
 
-/** All that a view shows. `notice` is the newest sentence for the person; `newer` says that something could not be read. */
+/**
+ * All that a view shows. `notice` is the newest sentence for the person; `newer` says that something could not be read; `gone`
+ * says what became of the kernel, and is empty while it is there.
+ */
 export interface CardState {
   readonly runs: readonly RunView[];
   readonly rules: readonly Rule[];
   readonly asked: readonly Asked[];
   readonly notice: Notice | undefined;
   readonly newer: boolean;
+  readonly gone: string;
 }
 
 /** `urgent`: a person pressed something, do not wait for the next frame. */
@@ -74,9 +81,16 @@ export class Link {
   #presses = new Presses(() => this.#tell(true));
   #doubt: Doubt = { strange: 0 };
   #listeners = new Set<Listener>();
+  #twin: TwinKeeper;
+  #unwatch: () => void;
+  #heardAt: Date | undefined;
+  #gone = "";
 
   constructor(model: Model) {
     this.#model = model;
+    const host = new Host(model);
+    this.#twin = new TwinKeeper(host, String(model.get("css_id")), () => this.#post({ kind: "twin" }));
+    this.#unwatch = host.watch((how) => this.#lose(how));
     model.on("msg:custom", this.#onMessage);
     model.on("change:snapshot", this.#onSnapshot);
     this.#onSnapshot();
@@ -90,6 +104,8 @@ export class Link {
   dispose(): void {
     this.#model.off("msg:custom", this.#onMessage);
     this.#model.off("change:snapshot", this.#onSnapshot);
+    this.#unwatch();
+    this.#twin.dispose();
     this.#presses.dispose();
     this.#listeners.clear();
   }
@@ -103,7 +119,7 @@ export class Link {
   get state(): CardState {
     const runs = [...this.#runs].map(([run_id, run]) => viewOf(run_id, run));
     const { asked, notice } = this.#presses;
-    return { runs, rules: this.#rules, asked, notice, newer: this.#doubt.strange > 0 };
+    return { runs, rules: this.#rules, asked, notice, newer: this.#doubt.strange > 0, gone: this.#gone };
   }
 
   // -- page to kernel
@@ -157,7 +173,7 @@ export class Link {
   }
 
   #ask(what: Asked["what"], run_id: string, about: readonly string[], command: Command): string | undefined {
-    const id = this.#presses.ask(what, run_id, about);
+    const id = this.#gone === "" ? this.#presses.ask(what, run_id, about) : undefined;
     if (id !== undefined && !this.#post(command, id)) {
       this.#presses.answer(id, UNSENT);
     }
@@ -191,6 +207,7 @@ export class Link {
   };
 
   #onMessage = (value: unknown): void => {
+    this.#heardAt = new Date();
     this.#guard(() => {
       const message = decodeMessage(value, this.#doubt);
       if (message) {
@@ -208,6 +225,7 @@ export class Link {
       this.#doubt.strange += 1;
       console.warn("[agent-widgets] a message could not be read", error);
     }
+    this.#twin.rest(this.#isSettled() && this.#gone === "" ? this.#have : undefined);
     this.#tell(false);
   }
 
@@ -220,6 +238,8 @@ export class Link {
       case "rules":
         this.#rules = message.rules;
         return this.#settle(false);
+      case "twin":
+        return this.#twin.write(message.data);
       case "events":
         if (message.seq > this.#have + 1) {
           return this.#resync();
@@ -255,9 +275,25 @@ export class Link {
     this.#settle(!known);
   }
 
+  #isSettled(): boolean {
+    return [...this.#runs.values()].every(({ status }) => SETTLED.includes(status.state));
+  }
+
+  /** The kernel is gone, and with it everything that was asked of it. What is shown stays. */
+  #lose(how: string): void {
+    if (this.#gone === "") {
+      const goesOn = [...this.#runs.values()].some(({ status }) => !ENDED.includes(status.state));
+      const origin = { name: String(this.#model.get("session_name") ?? ""), folder: String(this.#model.get("stored_in") ?? "") };
+      this.#gone = farewell(how, goesOn ? this.#heardAt : undefined, origin);
+      this.#presses.release(() => true);
+      this.#twin.dispose();
+      this.#tell(true);
+    }
+  }
+
   /** For "Save Widget State": what is saved is the model's traits, and the kernel sends the snapshot once, at the start. */
   #keep(): void {
-    if (![...this.#runs.values()].every(({ status }) => SETTLED.includes(status.state))) {
+    if (!this.#isSettled()) {
       return;
     }
     const runs = this.state.runs.map(({ run_id, prompt, status, transcript, cut }) => {

@@ -62,6 +62,7 @@ export interface FullRun {
 export type Incoming =
   | { readonly kind: "full"; readonly seq: number; readonly runs: readonly FullRun[]; readonly rules: readonly Rule[] }
   | { readonly kind: "rules"; readonly rules: readonly Rule[] }
+  | { readonly kind: "twin"; readonly data: Readonly<Record<string, string>> }
   | {
       readonly kind: "events";
       readonly seq: number;
@@ -85,6 +86,7 @@ export interface Verdict {
 export type Command =
   | { readonly kind: "hello"; readonly have: number; readonly page: string }
   | { readonly kind: "resync"; readonly have: number }
+  | { readonly kind: "twin" }
   | { readonly kind: "stop"; readonly run_id: string; readonly after: "now"; readonly call_id?: string }
   | ({ readonly kind: "decide"; readonly run_id: string; readonly call_id: string; readonly fingerprint: string } & Verdict)
   | {
@@ -107,7 +109,7 @@ export function decodeMessage(value: unknown, doubt: Doubt): Incoming | undefine
   if (!isObject(value)) {
     return undefined;
   }
-  const { kind, seq, runs, id, text, rules } = value;
+  const { kind, seq, runs, id, text, rules, data } = value;
   if (kind === "full" && isCount(seq) && Array.isArray(runs)) {
     return { kind, seq, runs: runs.flatMap((run) => decodeRun(run, doubt) ?? []), rules: decodeRules(rules) };
   }
@@ -119,6 +121,9 @@ export function decodeMessage(value: unknown, doubt: Doubt): Incoming | undefine
   }
   if (kind === "notice" && typeof id === "string" && typeof text === "string") {
     return { kind, id, text };
+  }
+  if (kind === "twin" && isObject(data)) {
+    return { kind, data: Object.fromEntries(Object.entries(data).map(([mime, part]) => [mime, String(part)])) };
   }
   doubt.strange += 1;
   return undefined;

@@ -94,7 +94,12 @@ export class FakeModel implements Model {
   /** The kernel sets a trait. */
   change(name: string, value: unknown): void {
     this.traits[name] = value;
-    for (const listener of [...(this.#listeners.get(`change:${name}`) ?? [])]) {
+    this.trigger(`change:${name}`);
+  }
+
+  /** The widget manager triggers an event. */
+  trigger(name: string): void {
+    for (const listener of [...(this.#listeners.get(name) ?? [])]) {
       listener(undefined);
     }
   }

@@ -187,7 +187,7 @@ test("nothing that a kernel sends is thrown; what is unknown is said", () => {
 
 test("disposing takes every listener off the model", () => {
   const { model, link } = linked();
-  expect(model.listenerCount()).toBe(2);
+  expect(model.listenerCount()).toBe(3);
   link.stop("run1");
   link.dispose();
   expect(model.listenerCount()).toBe(0);

@@ -42,6 +42,7 @@ class Message:
     parent_id: str
     size: int
     """Bytes of the content as JSON, without the envelope."""
+    buffers: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True)
@@ -159,10 +160,11 @@ class Front:
 
     # -- comms ----------------------------------------------------------------------------------------------------------
 
-    def comm_open(self, target: str, data: JsonDict | None = None) -> str:
+    def comm_open(self, target: str, data: JsonDict | None = None, metadata: JsonDict | None = None) -> str:
         """Open a comm from the page's side and return its id."""
         comm_id = uuid.uuid4().hex
-        self._send("shell", "comm_open", {"comm_id": comm_id, "target_name": target, "data": data or {}})
+        content = {"comm_id": comm_id, "target_name": target, "data": data or {}}
+        self._send("shell", "comm_open", content, metadata=metadata)
         return comm_id
 
     def comm_msg(self, comm_id: str, data: JsonDict, *, subshell: str | None = None) -> str:
@@ -183,6 +185,10 @@ class Front:
 
         self.wait_for(look, timeout)
         return found[0]
+
+    def ask_info(self) -> str:
+        """Ask for the kernel's info, as a page does when it appears, and return the id of the request."""
+        return self._send("shell", "kernel_info_request", {})
 
     # -- control ----------------------------------------------------------------------------------------------------------
 
@@ -251,8 +257,15 @@ class Front:
                 self.has_subshells = "kernel subshells" in info.get("supported_features", [])
                 return
 
-    def _send(self, channel: str, msg_type: str, content: JsonDict, subshell: str | None = None) -> str:
-        message = self._client.session.msg(msg_type, content)
+    def _send(
+        self,
+        channel: str,
+        msg_type: str,
+        content: JsonDict,
+        subshell: str | None = None,
+        metadata: JsonDict | None = None,
+    ) -> str:
+        message = self._client.session.msg(msg_type, content, metadata=metadata)
         if subshell is not None:
             message["header"]["subshell_id"] = subshell
         sender = self._client.control_channel if channel == "control" else self._client.shell_channel
@@ -273,6 +286,7 @@ class Front:
             content=content,
             parent_id=raw["parent_header"].get("msg_id", ""),
             size=len(self._client.session.pack(content)),
+            buffers=tuple(bytes(buffer) for buffer in raw["buffers"]),
         )
         with self._arrived:
             self._follow_comm(message)

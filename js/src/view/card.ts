@@ -5,7 +5,7 @@ import { waitingCalls } from "../transcript";
 import { ComposerView } from "./composer";
 import { copyOnClick } from "./copy";
 import { h, setText, show } from "./dom";
-import { HeaderView, isStoppable, isStopping, stateWord } from "./header";
+import { HeaderView, isStoppable, isStopping, standing } from "./header";
 import { RulesView } from "./rules";
 import { RunElement } from "./run";
 
@@ -84,9 +84,9 @@ export class CardView {
   }
 
   #stop(): boolean {
-    const { runs, asked } = this.#link.state;
+    const { runs, asked, gone } = this.#link.state;
     const run = current(runs);
-    if (!run || !isStoppable(run) || isStopping(run, asked)) {
+    if (gone !== "" || !run || !isStoppable(run) || isStopping(run, asked)) {
       return false;
     }
     this.#link.stop(run.run_id);
@@ -104,17 +104,29 @@ export class CardView {
     }
     const state = this.#link.state;
     const run = current(state.runs);
-    this.#header.update(run, state.asked);
+    const gone = state.gone !== "";
+    this.#header.update(run, state.asked, gone);
     const changed = this.#drawRuns(state);
     this.#rules.update(state);
     this.root.classList.toggle("aw-steered", this.#composer.update(state, run));
-    const notice = isAtItsCall(state) ? "" : (state.notice?.text ?? (state.newer ? NEWER : ""));
+    const notice = state.gone || (isAtItsCall(state) ? "" : (state.notice?.text ?? (state.newer ? NEWER : "")));
     setText(this.#notice, notice);
     show(this.#notice, notice !== "");
     show(this.#scroller, state.runs.length > 0);
-    this.#announce(run ? stateWord(run, isStopping(run, state.asked)) : "");
+    if (gone) {
+      this.#rest();
+    }
+    this.#announce(run || gone ? standing(run, run !== undefined && isStopping(run, state.asked), gone).word : "");
     if (changed && this.#stuck) {
       this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    }
+  }
+
+  /** The kernel is gone: nothing moves and nothing can be pressed, but all of it can be read, unfolded and copied. */
+  #rest(): void {
+    this.root.classList.add("aw-gone");
+    for (const control of this.root.querySelectorAll<HTMLButtonElement>("button:not(.aw-copy), input, textarea, select")) {
+      control.disabled = true;
     }
   }
 

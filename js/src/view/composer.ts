@@ -25,7 +25,7 @@ export class ComposerView {
   }
 
   /** Gives whether the box is there only for now. */
-  update({ asked, notice }: CardState, run: RunView | undefined): boolean {
+  update({ asked, notice, gone }: CardState, run: RunView | undefined): boolean {
     const goesOn = run !== undefined && ["running", "stopping", "paused"].includes(run.status.state);
     this.#steered = goesOn && run.status.steerable ? run : undefined;
     this.#takeBack(run);
@@ -33,7 +33,7 @@ export class ComposerView {
     this.#entry.update(this.#steered ? STEER : ASK, blocked, notice);
     const typing = this.root.contains(this.root.ownerDocument.activeElement);
     const forNow = this.#steered !== undefined || this.#entry.text !== "" || (typing && !this.root.hidden);
-    show(this.root, this.#always || forNow);
+    show(this.root, gone === "" ? this.#always || forNow : this.#entry.text !== ""); // what was typed can still be copied
     return !this.#always && forNow;
   }
 

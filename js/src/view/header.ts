@@ -1,15 +1,29 @@
 // The head of a card: who, with which model, how it stands, for how long, and Stop.
 
 import type { Asked } from "../asked";
-import type { RunView } from "../link";
+import { ENDED, type RunView } from "../link";
 import { waitingCalls } from "../transcript";
 import { button, h, setText } from "./dom";
 import { duration, plural } from "./format";
 
 const STOPPABLE: readonly string[] = ["queued", "running", "paused"];
 
+/** What is said of a run that was going on when its kernel went. */
+const CUT_OFF = "kernel gone";
+
+/** How a card stands: a word, and the look of its chip. */
+export function standing(run: RunView | undefined, stopping: boolean, gone: boolean): { readonly look: string; readonly word: string } {
+  if (gone && !(run && ENDED.includes(run.status.state))) {
+    return { look: "gone", word: CUT_OFF };
+  }
+  if (!run) {
+    return { look: "idle", word: "ready" };
+  }
+  return { look: stopping ? "stopping" : run.status.state, word: stateWord(run, stopping) };
+}
+
 /** The state of a run as a person reads it. */
-export function stateWord({ status, transcript }: RunView, stopping: boolean): string {
+function stateWord({ status, transcript }: RunView, stopping: boolean): string {
   if (stopping || status.state === "stopping") {
     return "stopping";
   }
@@ -56,24 +70,24 @@ export class HeaderView {
     this.root.append(this.#name, this.#model, this.#chip, this.#time, h("span", { class: "aw-gap" }), this.#stop);
   }
 
-  update(run: RunView | undefined, asked: readonly Asked[]): void {
+  update(run: RunView | undefined, asked: readonly Asked[], gone: boolean): void {
     this.#run = run;
-    const stopping = run !== undefined && isStopping(run, asked);
+    const stopping = run !== undefined && !gone && isStopping(run, asked);
+    const { look, word } = standing(run, stopping, gone);
     if (run) {
-      const { message, model } = run.transcript;
-      setText(this.#name, message.name || "assistant");
-      setText(this.#model, model);
-      this.#chip.dataset["state"] = stopping ? "stopping" : run.status.state;
-    } else {
-      this.#chip.dataset["state"] = "idle";
+      setText(this.#name, run.transcript.message.name || "assistant");
+      setText(this.#model, run.transcript.model);
     }
-    setText(this.#chip, run ? stateWord(run, stopping) : "ready");
+    this.#chip.dataset["state"] = look;
+    setText(this.#chip, word);
     // its place is kept while it is not there: nothing may jump under the pointer
-    this.#stop.style.visibility = run && (stopping || isStoppable(run)) ? "visible" : "hidden";
+    this.#stop.style.visibility = run && !gone && (stopping || isStoppable(run)) ? "visible" : "hidden";
     this.#stop.disabled = stopping;
     setText(this.#stop, stopping ? "Stopping…" : "Stop");
-    this.#tick();
-    this.#setClock(run !== undefined && ["running", "stopping"].includes(run.status.state));
+    if (word !== CUT_OFF) {
+      this.#tick(); // a run that was cut off keeps the time that it had
+    }
+    this.#setClock(!gone && run !== undefined && ["running", "stopping"].includes(run.status.state));
   }
 
   dispose(): void {

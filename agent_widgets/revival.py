@@ -1,0 +1,161 @@
+"""A page that is reloaded while a cell runs gets its widgets back at once, and not when the cell ends.
+
+JupyterLab and Notebook 7 restore widgets in this order: ``kernel_info_request`` (given up after 3 s), then a comm
+``jupyter.widget.control`` with ``request_states`` (given up after 4 s), else one request for each widget. All of them wait in
+the main shell behind the running cell. The early tap sees them arrive, so the first two are answered from here while an
+``execute_request`` runs. Nothing is swallowed: the kernel answers again when the cell has ended, and by then the page has
+closed what the second answer is for.
+
+Law: all or nothing. A page takes ``update_states`` for the whole truth, so an answer that lacked one widget would leave it
+"model not found". A widget of anybody's that cannot give its state leaves the question to the main thread.
+
+Threads, as read in ipykernel 6.31, 7.0 and 7.4. The shell socket belongs to one thread (>= 7: the shell channel's; 6: the
+main one), and that is the one on which the tap hears, so the reply is sent there (``EarlyTap.reply``). The iopub socket hands
+over to a thread of its own and may be used from any. The states are built on a thread for this answer alone: a foreign widget
+that blocks in ``get_state`` (behind a lock of the running cell, say) must stop neither the runs nor the kernel.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from agent_widgets.tap import EarlyTap
+
+OFF_SWITCH = "AGENT_WIDGETS_EARLY_ANSWERS"
+"""Environment variable: ``0`` leaves all answers to the kernel's main thread."""
+
+CONTROL_TARGET = "jupyter.widget.control"
+REMEMBERED_COMMS = 100
+_NOTHING: dict[str, Any] = {}
+logger = logging.getLogger("agent_widgets")
+
+
+class Reviver:
+    """Answers a reloaded page for a kernel whose main thread is busy. ``enabled`` may be set at any time."""
+
+    def __init__(self, kernel: Any, tap: EarlyTap, events: Any) -> None:
+        """Begin to listen.
+
+        Args:
+            kernel: ipykernel's; every name that is not public is tried, and one that is missing costs the early answer.
+            tap: Tells of requests when they reach the socket.
+            events: IPython's events, which say when a cell begins and ends.
+        """
+        self.enabled = os.environ.get(OFF_SWITCH, "1") != "0"
+        self.failures = 0
+        self._kernel = kernel
+        self._tap = tap
+        self._events = events
+        self._cell: Any = None
+        self._depth = 0
+        self._context = contextvars.copy_context()
+        self._control: dict[str, None] = {}
+        self._building = threading.Lock()
+        events.register("pre_execute", self._begins)
+        events.register("post_execute", self._ends)
+        tap.watch = self._see
+        self._begins()  # what made this kernel known is most often a cell that runs now
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._tap.watch = None
+        self._events.unregister("pre_execute", self._begins)
+        self._events.unregister("post_execute", self._ends)
+
+    # -- on the main thread: which cell runs ----------------------------------------------------------------------
+
+    def _begins(self) -> None:
+        cell = self._main_cell()
+        if cell is None:
+            return
+        nested = self._cell is not None and self._cell["header"]["msg_id"] == cell["header"]["msg_id"]
+        self._depth = self._depth + 1 if nested else 1
+        self._context = contextvars.copy_context()  # ipykernel 7.0: what is sent outside of a cell's context fails
+        self._cell = cell
+
+    def _ends(self) -> None:
+        if self._main_cell() is not None:
+            self._depth = max(0, self._depth - 1)
+            if self._depth == 0:
+                self._cell = None
+
+    def _main_cell(self) -> Any:
+        """The request of the cell that fired an event. IPython fires them around comm messages and in subshells too."""
+        get_parent = getattr(self._kernel, "get_parent", None)
+        if get_parent is None or threading.current_thread() is not threading.main_thread():
+            return None
+        parent: dict[str, Any] = get_parent("shell") or {}
+        return parent if parent.get("header", _NOTHING).get("msg_type") == "execute_request" else None
+
+    # -- on the thread that owns the shell socket: what a page asks --------------------------------------------------
+
+    def _see(self, kind: str, request: Any, idents: Sequence[bytes]) -> None:
+        if not self.enabled or self._cell is None:
+            return
+        if kind == "kernel_info_request":
+            self._tell_info(request, idents)
+        elif kind in ("comm_open", "comm_msg"):
+            content: dict[str, Any] = self._kernel.session.unpack(request["content"])
+            self._see_comm(kind, content, request)
+
+    def _see_comm(self, kind: str, content: dict[str, Any], request: Any) -> None:
+        comm_id, data = str(content.get("comm_id")), content.get("data") or _NOTHING
+        if kind == "comm_open":
+            if content.get("target_name") == CONTROL_TARGET:
+                self._control[comm_id] = None
+                if len(self._control) > REMEMBERED_COMMS:
+                    del self._control[next(iter(self._control))]
+        elif comm_id in self._control and data.get("method") == "request_states":
+            run, name = self._context.copy().run, "agent-widgets-revival"
+            threading.Thread(target=run, args=(self._tell_states, comm_id, request), name=name, daemon=True).start()
+
+    def _tell_info(self, request: Any, idents: Sequence[bytes]) -> None:
+        cell, info = self._cell, {"status": "ok", **self._kernel.kernel_info}
+        self._publish_status("busy", request)
+        self._tap.reply("kernel_info_reply", info, request, idents)
+        self._publish_status("idle", request)
+        self._publish_status("busy", cell)  # the last word about the kernel: it is still busy
+
+    def _publish_status(self, state: str, parent: Any) -> None:
+        kernel = self._kernel
+        topic = kernel._topic("status")  # noqa: SLF001 - ipykernel has no public name for it
+        kernel.session.send(kernel.iopub_socket, "status", {"execution_state": state}, parent=parent, ident=topic)
+
+    # -- on a thread for this answer alone -----------------------------------------------------------------------------
+
+    def _tell_states(self, comm_id: str, request: Any) -> None:
+        if not self._building.acquire(blocking=False):
+            return  # somebody's widget still keeps the answer before this one: the main thread will do
+        try:
+            content, buffers = _states(comm_id)
+            kernel, topic = self._kernel, f"comm-{comm_id}".encode()
+            kernel.session.send(kernel.iopub_socket, "comm_msg", content, parent=request, ident=topic, buffers=buffers)
+        except Exception:
+            self.failures += 1
+            logger.debug("agent-widgets: the widgets' states are left to the main thread", exc_info=True)
+        finally:
+            self._building.release()
+
+
+def _states(comm_id: str) -> tuple[dict[str, Any], list[Any]]:
+    """What ipywidgets' own ``_handle_control_comm_msg`` answers, in the same words."""
+    widgets: Any = import_module("ipywidgets.widgets.widget")
+    states: dict[str, Any] = {
+        model_id: {
+            "model_name": widget._model_name,  # noqa: SLF001 - traits with a leading underscore
+            "model_module": widget._model_module,  # noqa: SLF001
+            "model_module_version": widget._model_module_version,  # noqa: SLF001
+            "state": widget.get_state(drop_defaults=False),
+        }
+        for model_id, widget in list(widgets._instances.items())  # noqa: SLF001 - Widget.widgets is deprecated
+    }
+    states, buffer_paths, buffers = widgets._remove_buffers(states)  # noqa: SLF001
+    data = {"method": "update_states", "states": states, "buffer_paths": buffer_paths}
+    content: Any = import_module("ipykernel.jsonutil").json_clean({"data": data, "comm_id": comm_id})
+    return content, buffers
