@@ -91,7 +91,9 @@ class EarlyTap:
         What ``reply`` has queued is sent.
         """
         if self.must_pump:
-            self._flush()
+            from zmq import POLLIN, POLLOUT  # noqa: PLC0415 - there is none in Pyodide, and no stream either
+
+            self._stream.flush(POLLIN | POLLOUT)
 
     # -- on the thread that owns the stream -------------------------------------------------------------------------
 
@@ -102,11 +104,6 @@ class EarlyTap:
     @property
     def _is_on_main_loop(self) -> bool:
         return self._stream.io_loop is self._kernel.io_loop
-
-    def _flush(self) -> None:
-        from zmq import POLLIN, POLLOUT  # noqa: PLC0415 - there is none in Pyodide, and no stream either
-
-        self._stream.flush(POLLIN | POLLOUT)
 
     def _on_owner(self, action: Callable[[], None]) -> None:
         in_cell = threading.current_thread() is threading.main_thread()
