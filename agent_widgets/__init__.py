@@ -12,7 +12,7 @@ The rooms, from the bottom up; a module imports only from those before it::
     shortening, reasoning, agent
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
-    capture, tap, interrupts, cells, kernel                        the kernel: printing tools, early commands, ■, waiting
+    capture, tap, interrupts, cells, kernel, hosts                 the kernel: printing tools, early commands, ■, waiting
     export, widget, chat, magics                                   what is on the screen
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from agent_widgets.agent import Agent
 from agent_widgets.budgets import Budget
-from agent_widgets.chat import chat
+from agent_widgets.chat import card, chat
 from agent_widgets.compression import CompressionConfig
 from agent_widgets.errors import (
     AgentBusyError,
@@ -110,6 +110,7 @@ __all__ = [
     "UserConfirmResultEvent",
     "UserInterruptEvent",
     "UserMsg",
+    "card",
     "chat",
     "load_ipython_extension",
     "sessions",

@@ -24,6 +24,8 @@ PUMP_SECONDS = 0.04
 class CellWaiter:
     """How a cell waits for a run: ■ stops the run first and the cell after it, clicks are heard meanwhile."""
 
+    pause = POLL_SECONDS
+
     def __init__(self, tap: EarlyTap | None = None) -> None:
         self._tap = tap
         self._interrupts = Interrupts()
@@ -38,7 +40,7 @@ class CellWaiter:
         hears = self._interrupts.add(run)
         try:
             while not ended.done():
-                await asyncio.wait({ended}, timeout=POLL_SECONDS)
+                await asyncio.wait({ended}, timeout=self.pause)
                 self._look(run)
         except asyncio.CancelledError:
             run.stop(reason="the waiting cell was cancelled")
@@ -65,7 +67,7 @@ class CellWaiter:
         try:
             ended = threading.Event()
             run.ended.add_done_callback(lambda _: ended.set())
-            pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
+            pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else self.pause
             while not run.is_over and (deadline is None or time.monotonic() < deadline):
                 ended.wait(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
                 if hears and self._tap is not None:

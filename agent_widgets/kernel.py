@@ -6,6 +6,7 @@ The only room that knows ipykernel. In a terminal IPython or a plain script the 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from agent_widgets.capture import OutputCapture
@@ -16,6 +17,9 @@ from agent_widgets.tap import EarlyTap
 
 OUTSIDE_LOOK_SECONDS = 1.0
 """How often the end of a cell looks whether its run waits for results that only a later cell can bring."""
+
+_PYTHONS_ID = re.compile(r".+_\d+_\d+")
+"""The ids of jupyter_client's messages: session, process, count."""
 
 
 class NotebookKernel:
@@ -31,7 +35,7 @@ class NotebookKernel:
         self.kernel: Any = getattr(shell, "kernel", None)
         self.page_seen = False
         self.tap = EarlyTap(self.kernel)
-        self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
+        self._waiter, self._asking = CellWaiter(self.tap), TerminalWaiter()
         self._capture = OutputCapture(shell)
         self._capture.install()
         main_loop = getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
@@ -58,6 +62,16 @@ class NotebookKernel:
         return self.kernel is None
 
     @property
+    def shows_text(self) -> bool:
+        """Whether what runs now was typed where only text can be shown: a terminal, or a console of this kernel."""
+        return self.is_terminal or self._typed_in_a_console()
+
+    @property
+    def waiter(self) -> CellWaiter:
+        """How what runs now waits for a run: where there is no card, it asks about calls itself."""
+        return self._asking if self.shows_text else self._waiter
+
+    @property
     def anybody_there(self) -> bool:
         """Whether somebody could answer a question.
 
@@ -67,6 +81,18 @@ class NotebookKernel:
         if self.is_terminal or self.page_seen or getattr(self.kernel, "_allow_stdin", True):
             return not self.is_terminal
         return "VOILA_KERNEL_ID" in os.environ or os.environ.get("SERVER_SOFTWARE", "").startswith("voila")
+
+    def _typed_in_a_console(self) -> bool:
+        """Whether the request came from jupyter console, or another one written in Python (qtconsole, Spyder).
+
+        No message says what a front-end can show, and a page's hello may be late, or never come for a card out of sight. But
+        pages tell which cell they run, and write their ids otherwise than Python's client, which counts its messages; and
+        those who execute notebooks with that client allow no stdin.
+        """
+        get_parent: Any = getattr(self.kernel, "get_parent", None)
+        parent: dict[str, Any] = (get_parent() if get_parent else None) or {}
+        counted = _PYTHONS_ID.fullmatch(str(parent.get("header", {}).get("msg_id")))
+        return bool(counted) and not parent.get("metadata") and getattr(self.kernel, "_allow_stdin", False)
 
     def watch(self, run: Run) -> None:
         """Look after a run that a cell started: keep the kernel's loop awake, and with nobody there end it inside its cell."""
@@ -88,7 +114,7 @@ class NotebookKernel:
         """
         started, self._started_in_cell = self._started_in_cell, []
         for run in started:
-            while not self.waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
+            while not self._waiter.block(run, OUTSIDE_LOOK_SECONDS) and not _waits_for_outside(run):
                 pass
 
 

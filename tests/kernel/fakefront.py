@@ -231,6 +231,8 @@ class Front:
 
     def _send(self, channel: str, msg_type: str, content: JsonDict, subshell: str | None = None) -> str:
         message = self._client.session.msg(msg_type, content)
+        if msg_type == "execute_request":
+            message["metadata"] = {"cellId": uuid.uuid4().hex}  # pages tell it; without it this would be a console
         if subshell is not None:
             message["header"]["subshell_id"] = subshell
         sender = self._client.control_channel if channel == "control" else self._client.shell_channel
