@@ -9,6 +9,7 @@
 #   make kernels    pytest on real kernels: ipykernel 7.4, 7.0, 6.31
 #   make test-kernels   every kernel on every Python: 100 stops of each kind as a table with limits, and these tests. An hour
 #   make browser    pytest on real JupyterLab and Notebook in Chromium
+#   make hosts      pytest on real Voilà, marimo, Panel, Solara and jupyter console; prints what was measured
 #   make notebooks  runs the example notebooks with nobody there
 #   make pyodide    the card in real Pyodide (node), with JupyterLite's Python kernel: one thread, no zmq
 #   make fuzz       10,000 runs with random stops, decisions and crashes, each checked against the contract
@@ -42,8 +43,8 @@ pip-into = $(PY) -m pip --python $(1)/bin/python install -qq --disable-pip-versi
 BUILD_INPUTS := pyproject.toml hatch_build.py
 PYTHON_CODE := agent_widgets tests hatch_build.py $(wildcard js/*.py)
 
-.PHONY: demo test lint unit gates js-test js-check kernels test-kernels browser notebooks pyodide bench fuzz crash compare picture \
-        format clean demo-env test-env kernels-env matrix-env matrix-pythons pyodide-env agentscope-env compare-env chromium node \
+.PHONY: demo test lint unit gates js-test js-check kernels test-kernels browser hosts notebooks pyodide bench fuzz crash compare picture \
+        format clean demo-env test-env kernels-env matrix-env matrix-pythons hosts-env pyodide-env agentscope-env compare-env chromium node \
         python bundle
 
 demo: demo-env
@@ -51,7 +52,7 @@ demo: demo-env
 	  --ServerApp.root_dir='$(CURDIR)' --LabApp.default_url='/lab/tree/$(NOTEBOOK)' \
 	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=
 
-test: lint unit gates js-test kernels browser notebooks
+test: lint unit gates js-test kernels browser hosts notebooks
 
 # -- gates and tests --------------------------------------------------------------------------------------------------
 
@@ -101,6 +102,9 @@ test-kernels: test-env matrix-env
 browser: test-env chromium
 	$(PY) -m pytest -m "" tests/browser $(PYTEST)
 
+hosts: test-env hosts-env chromium
+	$(PY) -m pytest -m "" tests/hosts $(PYTEST)
+
 notebooks: test-env
 	$(PY) -m pytest -m "" tests/notebooks $(PYTEST)
 
@@ -135,6 +139,7 @@ clean:
 demo-env: .venv/.demo bundle
 test-env: .venv/.test bundle
 kernels-env: .venvs/k6/.ready .venvs/k70/.ready
+hosts-env: .venvs/hosts/.ready
 agentscope-env: .venvs/agentscope/.ready
 compare-env: agentscope-env .venvs/compare-agentscope1/.ready .venvs/compare-agentling/.ready .venvs/compare-smolagents/.ready
 pyodide-env: .venvs/pyodide/.ready
@@ -185,6 +190,22 @@ matrix-pythons:
 	@for version in $(PYTHONS); do if [ -z "$$($(call find-python,$$version))" ]; then \
 	  echo "Python $$version was not found, neither as python$$version on the PATH nor in pyenv." \
 	    "Install it, or leave it out: make $(MAKECMDGOALS) PYTHONS=\"3.11\"" >&2; exit 1; fi; done
+
+# Apart, because they bring five web stacks. What Solara's page would take from a CDN lies where its server looks first.
+.venvs/hosts/.ready: packages := voila==0.5.13 marimo==0.25.2 panel==1.9.4 ipywidgets_bokeh==1.8.0 solara==1.64.1 \
+                                 jupyter-console==6.6.3 ipykernel==7.4.0
+.venvs/hosts/.ready: assets := @widgetti/solara-vuetify3-app@5.2.0 requirejs@2.3.6
+.venvs/hosts/.ready: $(BUILD_INPUTS) | python node bundle
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP_INSTALL) $(packages) --editable .
+	for asset in $(assets); do \
+	  place=$(@D)/share/solara/cdn/$$asset; \
+	  mkdir -p $$place; \
+	  tarball=$$(npm pack --silent --pack-destination $(@D) $$asset); \
+	  tar -xzf $(@D)/$$tarball --strip-components=1 -C $$place; \
+	  rm $(@D)/$$tarball; \
+	done
+	touch $@
 
 # Apart, because it brings another web stack. The wire test runs it in a process of its own.
 .venvs/agentscope/.ready: | python

@@ -13,7 +13,7 @@ The rooms, from the bottom up; a module imports only from those before it::
     adapters/                                                      other people's agents
     pacing, store, journal, keeping, sessions                      when a card speaks, files, state across cells
     settings, stdin, inheriting, figures, capture                  the kernel: defaults, what tools print,
-    tap, revival, interrupts, cells, unattended, kernel            early commands, reloads, ■, waiting
+    tap, revival, interrupts, cells, unattended, kernel, hosts     early commands, reloads, ■, waiting
     export, widget, chat, magics                                   what is on the screen
 """
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from agent_widgets.agent import Agent
 from agent_widgets.budgets import Budget
-from agent_widgets.chat import chat
+from agent_widgets.chat import card, chat
 from agent_widgets.compression import CompressionConfig
 from agent_widgets.errors import (
     AgentBusyError,
@@ -111,6 +111,7 @@ __all__ = [
     "UserConfirmResultEvent",
     "UserInterruptEvent",
     "UserMsg",
+    "card",
     "chat",
     "load_ipython_extension",
     "sessions",

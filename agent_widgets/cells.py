@@ -29,6 +29,8 @@ PUMP_SECONDS = 0.04
 class CellWaiter:
     """How a cell waits: the first press of ■ stops the run, a second one frees the cell while the run's clean-up goes on."""
 
+    pause = POLL_SECONDS
+
     def __init__(self, interrupts: Interrupts, tap: EarlyTap | None = None) -> None:
         self._interrupts = interrupts
         self._tap = tap
@@ -101,7 +103,7 @@ class CellWaiter:
         return run.is_over
 
     def _block(self, wait: Wait, wake: queue.SimpleQueue[None], deadline: float | None) -> None:
-        pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else POLL_SECONDS
+        pause = PUMP_SECONDS if self._tap is not None and self._tap.must_pump else self.pause
         with MainThread.get().waking(partial(wake.put, None)):
             while not wait.is_settled and (deadline is None or time.monotonic() < deadline):
                 with suppress(queue.Empty):
@@ -115,7 +117,7 @@ class CellWaiter:
         """The same where the loop goes on."""
         while not wait.is_settled and (deadline is None or time.monotonic() < deadline):
             with MainThread.get().served_here():
-                await asyncio.wait(wakes, timeout=_at_most(POLL_SECONDS, deadline), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(wakes, timeout=_at_most(self.pause, deadline), return_when=asyncio.FIRST_COMPLETED)
             self._look(wait.run)
 
     def _look(self, run: Waitable) -> None:
@@ -125,10 +127,6 @@ class CellWaiter:
         """The caller waits no more: what has not ended is left to its clean-up, and a next reply waits for that."""
         if not run.is_over:
             run.abandon()
-
-
-def _at_most(seconds: float, deadline: float | None) -> float:
-    return seconds if deadline is None else max(0.0, min(seconds, deadline - time.monotonic()))
 
 
 class TerminalWaiter(CellWaiter):

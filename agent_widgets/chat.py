@@ -1,8 +1,12 @@
-"""``chat()``: put a run on the screen. A card in a notebook, streamed text in a terminal, nothing elsewhere."""
+"""``chat()``: put a run on the screen: a card in a notebook, streamed text in a terminal, nothing elsewhere.
+
+``card()``: the card as an object, for those who place it themselves.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +19,7 @@ from agent_widgets.backends import Inputs
 from agent_widgets.budgets import Budget, checked_budget
 from agent_widgets.decisions import OnConfirm
 from agent_widgets.errors import ConfirmationRequiredError, InputError
-from agent_widgets.kernel import NotebookKernel
+from agent_widgets.hosts import Host, MarimoCell, Page, current_host
 from agent_widgets.loops import LoopName, LoopThread, on_loop
 from agent_widgets.messages import Msg
 from agent_widgets.questions import checked_limit
@@ -103,27 +107,65 @@ def chat(
     Raises:
         InputError: not an agent, an argument that cannot work, or another ``loop`` while a run of the session is not over.
     """
-    notebook = NotebookKernel.get()
-    terms = _terms(notebook, on_confirm, deadline, answer_within, budget)
+    host = current_host()
+    terms = _terms(host, on_confirm, deadline, answer_within, budget)
     # The kernel's own, by name only where there is no other way: the handler of a click may run on a subshell's loop.
-    wanted = (notebook and notebook.main_loop) or loop if loop == "kernel" else loop
+    wanted = (host and host.main_loop) or loop if loop == "kernel" else loop
     held = session if isinstance(session, Session) else session_of(agent, session, loop=wanted or "own")
     if wanted is not None:
         held.move_to(wanted)
-    start = partial(_start, held, notebook, terms)
-    if prompt is not None and held.waits and notebook is not None:  # its buttons come first: the prompt waits for them
-        _show(held, notebook, partial(_start, held, notebook, replace(terms, deadline=None, budget=None)), None)
+    start = partial(_start, held, host, terms)
+    if prompt is not None and held.waits and host is not None:  # its buttons come first: the prompt waits for them
+        _show(held, host, partial(_start, held, host, replace(terms, deadline=None, budget=None)), None)
     if prompt is None and held.current is not None:
-        return _show_again(held, notebook, start, held.current)
-    if notebook is None:
+        return _show_again(held, host, start, held.current)
+    if host is None:
         return start(prompt)
-    if prompt is None and not notebook.is_terminal and not _can_go_on(held):
+    if prompt is None and not host.shows_text and not _can_go_on(held):
         return _show_composer(held, start)
-    return _show(held, notebook, start, prompt)
+    return _show(held, host, start, prompt)
+
+
+def card(
+    agent: object,
+    prompt: str | Msg | Sequence[Msg] | None = None,
+    *,
+    session: str | Session | None = None,
+    on_confirm: OnConfirm | None = None,
+    deadline: float | None = None,
+    answer_within: float | None = None,
+    budget: Budget | None = None,
+) -> AgentWidget:
+    """The card of a conversation, to be placed by you: in a Panel or Solara app, in a layout of ipywidgets, in marimo.
+
+    It shows all runs of the agent's session so far, and has a box to type in. It is an ipywidget (an anywidget); its runs are
+    ``card.session.runs``. Make one for each page that shows it. Where no IPython runs the code, somebody is taken to be there.
+
+    Args:
+        agent: An ``Agent``, or a foreign agent that an adapter knows. Its session is found again.
+        prompt: What to ask at once; without one, the person begins.
+        session: A session, or the name for a new one.
+        on_confirm: Who decides about calls that need confirmation, as in ``chat``.
+        deadline: Seconds after which a run that starts here is stopped, as in ``chat``.
+        answer_within: Seconds after which a question is given up, as in ``chat``.
+        budget: What a run that starts here may use before it is stopped, instead of the agent's own budget.
+
+    Raises:
+        InputError: not an agent, or an argument that cannot work.
+    """
+    host = current_host() or Page()
+    terms = _terms(host, on_confirm, deadline, answer_within, budget)
+    held = session if isinstance(session, Session) else session_of(agent, session)
+    start = partial(_start, held, host, terms)
+    made = AgentWidget(held, lambda inputs, card: start(inputs, card=card), composer=True)
+    _attach(made, held.runs)
+    if prompt is not None:
+        start(prompt, card=made)
+    return made
 
 
 def _terms(
-    notebook: NotebookKernel | None,
+    host: Host | None,
     on_confirm: OnConfirm | None,
     deadline: float | None,
     answer_within: float | None,
@@ -140,7 +182,7 @@ def _terms(
     if policy not in get_args(OnConfirm):
         raise InputError(f"on_confirm is {policy!r}; it must be one of {', '.join(get_args(OnConfirm))}.")
     limit = defaults.answer_within if answer_within is None else answer_within
-    if limit is None and not _anybody_there(notebook):
+    if limit is None and not _anybody_there(host):
         limit = NOBODY_SECONDS
     return _Terms(
         on_confirm=policy,
@@ -150,27 +192,32 @@ def _terms(
     )
 
 
-def _anybody_there(notebook: NotebookKernel | None) -> bool:
-    return notebook is not None and (notebook.anybody_there or notebook.is_terminal)
+def _anybody_there(host: Host | None) -> bool:
+    return host is not None and (host.anybody_there or host.is_terminal)
 
 
 def _start(
     session: Session,
-    notebook: NotebookKernel | None,
+    host: Host | None,
     terms: _Terms,
     prompt: Inputs,
     *,
+    card: AgentWidget | None = None,
     before_start: Callable[[Run], object] | None = None,
 ) -> Run:
+    """Start a run, or queue it. On ``card``, if it is the conversation's own, and so does what is resumed from it."""
+
     def go_on_from(run: Run) -> Run:
-        start = partial(_start, session, notebook, terms)
+        start = partial(_start, session, host, terms, card=card)
         inputs = run.inputs_to_resume
-        return start(inputs) if notebook is None else _show(session, notebook, start, inputs)
+        return start(inputs) if host is None or card is not None else _show(session, host, start, inputs)
 
     def prepare(run: Run) -> None:
         run.resume_with = partial(go_on_from, run)  # in the cell that asks for it, on a card of its own
+        if card is not None:
+            card.attach(run)
         model_note = getattr(getattr(session.agent, "model", None), "note", "")
-        notes = [model_note, _loop_note(session), notebook.nesting_note() if notebook else ""]
+        notes = [model_note, _loop_note(session), host.nesting_note() if host else ""]
         run.note = " ".join(filter(None, map(str, notes)))
         if before_start is not None:
             before_start(run)
@@ -180,12 +227,12 @@ def _start(
         deadline=terms.deadline,
         answer_within=terms.answer_within,
         budget=terms.budget,
-        waiter=notebook.waiter if notebook else None,
-        on_pause=partial(_decide, notebook, terms.on_confirm),
+        waiter=host.waiter if host else None,
+        on_pause=partial(_decide, host, terms.on_confirm),
         before_start=prepare,
     )
-    if notebook is not None:
-        notebook.watch(run)
+    if host is not None:
+        host.watch(run)
     return run
 
 
@@ -196,7 +243,7 @@ def _loop_note(session: Session) -> str:
     return LOOP_NOTE
 
 
-def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) -> None:
+def _decide(host: Host | None, on_confirm: OnConfirm, run: Run) -> None:
     """What happens when the reply pauses: nothing where a person can click."""
     match on_confirm:
         case "allow":
@@ -207,7 +254,7 @@ def _decide(notebook: NotebookKernel | None, on_confirm: OnConfirm, run: Run) ->
             if asking := tuple(call.name for call in run.transcript.waiting if call.state == "asking"):
                 run.stop(reason="a call needs a confirmation", raises=ConfirmationRequiredError(asking))
         case "ask":
-            if not _anybody_there(notebook):
+            if not _anybody_there(host):
                 run.deny(reason=NOBODY_THERE)
 
 
@@ -221,37 +268,26 @@ def _can_go_on(session: Session) -> bool:
     )
 
 
-def _show(session: Session, notebook: NotebookKernel, start: Callable[..., Run], prompt: Inputs) -> Run:
-    """Start, on a card of its own, or as text in a terminal."""
-    if notebook.is_terminal:
+def _show(session: Session, host: Host, start: Callable[..., Run], prompt: Inputs) -> Run:
+    """Start, on a card of its own, or as text where there is no page."""
+    if host.shows_text:
         return start(prompt, before_start=_print_to_terminal)
-    card = _card(session, start, composer=False)
+    made = _card(session, start, composer=False)
 
     def show(run: Run) -> None:
-        card.attach(run)
-        card.publish()
-        _display(card)
+        made.attach(run)
+        made.publish()
+        _display(made)
 
     return start(prompt, before_start=show)
 
 
-def _show_again(session: Session, notebook: NotebookKernel | None, start: Callable[..., Run], run: Run) -> Run:
+def _show_again(session: Session, host: Host | None, start: Callable[..., Run], run: Run) -> Run:
     """A second card for a run that is running, or that waits."""
-    if notebook is not None and not notebook.is_terminal:
-        card = _card(session, start, composer=False)
-
-        def attach() -> None:  # on the run's loop, between two of its events
-            card.attach(run)
-            card.publish()
-
-        async def attach_there() -> None:
-            attach()
-
-        if on_loop(session.loop):
-            attach()
-        else:
-            asyncio.run_coroutine_threadsafe(attach_there(), session.loop).result(SHOW_SECONDS)
-        _display(card)
+    if host is not None and not host.shows_text:
+        made = _card(session, start, composer=False)
+        _attach(made, (run,))
+        _display(made)
     return run
 
 
@@ -264,8 +300,28 @@ def _card(session: Session, start: Callable[..., Run], *, composer: bool) -> Age
     return AgentWidget(session, lambda text, card: start(text, before_start=card.attach), composer=composer)
 
 
+def _attach(made: AgentWidget, runs: Sequence[Run]) -> None:
+    """Put runs that have begun on a card, on their loop: between two of their events."""
+
+    def attach() -> None:
+        for run in runs:
+            made.attach(run)
+        made.publish()
+
+    async def attach_there() -> None:
+        attach()
+
+    if runs and on_loop(made.session.loop):
+        attach()
+    elif runs:
+        asyncio.run_coroutine_threadsafe(attach_there(), made.session.loop).result(SHOW_SECONDS)
+
+
 def _display(card: AgentWidget) -> None:
     """The card and, back to back, its static twin: what a saved notebook shows when there is no live view."""
+    if (cell := MarimoCell.get()) is not None:
+        cell.show(card)
+        return
     ipython: Any = import_module("IPython.display")  # only in a notebook, and without types
     ipython.display(card)
     twin = ipython.DisplayHandle()
@@ -274,7 +330,8 @@ def _display(card: AgentWidget) -> None:
 
 
 def _print_to_terminal(run: Run) -> None:
-    run.listen(_print)
+    here = contextvars.copy_context()  # not a tool's: what is printed there is the tool's own, and captured
+    run.listen(lambda run, event: here.run(_print, run, event))
 
 
 def _print(_run: Run, event: ev.Event | None) -> None:

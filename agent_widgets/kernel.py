@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from typing import Any
 
@@ -29,6 +30,9 @@ NESTING_NOTE = (
     "this kernel loses the cells that are queued, and clicks on other widgets. Use await there, or nest_asyncio2 and a restart."
 )
 
+_PYTHONS_ID = re.compile(r".+_\d+_\d+")
+"""The ids of jupyter_client's messages: session, process, count."""
+
 
 class NotebookKernel:
     """What this process has of a notebook: its shell, its tap, whether a page has ever spoken.
@@ -45,7 +49,7 @@ class NotebookKernel:
         self.page_seen = False
         self.tap = EarlyTap(self.kernel)
         self.interrupts = Interrupts()
-        self.waiter = (TerminalWaiter if self.kernel is None else CellWaiter)(self.interrupts, self.tap)
+        self._waiter, self._asking = CellWaiter(self.interrupts, self.tap), TerminalWaiter(self.interrupts, self.tap)
         self._capture: OutputCapture | None = None
         io_loop = getattr(self.kernel, "io_loop", None)
         self.main_loop: asyncio.AbstractEventLoop | None = getattr(io_loop, "asyncio_loop", None)
@@ -86,6 +90,16 @@ class NotebookKernel:
         return self.kernel is None
 
     @property
+    def shows_text(self) -> bool:
+        """Whether what runs now was typed where only text can be shown: a terminal, or a console of this kernel."""
+        return self.is_terminal or self._typed_in_a_console()
+
+    @property
+    def waiter(self) -> CellWaiter:
+        """How what runs now waits for a run: where there is no card, it asks about calls itself."""
+        return self._asking if self.shows_text else self._waiter
+
+    @property
     def anybody_there(self) -> bool:
         """Whether somebody could answer a question.
 
@@ -95,6 +109,18 @@ class NotebookKernel:
         if self.is_terminal or self.page_seen or getattr(self.kernel, "_allow_stdin", True):
             return not self.is_terminal
         return "VOILA_KERNEL_ID" in os.environ or os.environ.get("SERVER_SOFTWARE", "").startswith("voila")
+
+    def _typed_in_a_console(self) -> bool:
+        """Whether the request came from jupyter console, or another one written in Python (qtconsole, Spyder).
+
+        No message says what a front-end can show, and a page's hello may be late, or never come for a card out of sight. But
+        pages tell which cell they run, and write their ids otherwise than Python's client, which counts its messages; and
+        those who execute notebooks with that client allow no stdin.
+        """
+        get_parent: Any = getattr(self.kernel, "get_parent", None)
+        parent: dict[str, Any] = (get_parent() if get_parent else None) or {}
+        counted = _PYTHONS_ID.fullmatch(str(parent.get("header", {}).get("msg_id")))
+        return bool(counted) and not parent.get("metadata") and getattr(self.kernel, "_allow_stdin", False)
 
     def watch(self, run: Run) -> None:
         """Look after a run that a cell started: keep the kernel's loop awake, and with nobody there end it inside its cell."""
@@ -151,7 +177,7 @@ class NotebookKernel:
     def _after_cell(self, *_: object) -> None:
         try:
             if not self.anybody_there:
-                self.unattended.end_cell(self.waiter)
+                self.unattended.end_cell(self._waiter)
         finally:
             self.interrupts.end_cell()
 

@@ -92,6 +92,7 @@ class Run(Carriage):
         self.prompt = prompt_of(inputs)
         self.is_abandoned = False
         self.note = ""
+        self.card: object | None = None
         self.resume_with: Callable[[], Run] | None = None
         self._waiter: Waiter = waiter or surroundings.waiter()
         self._on_pause = on_pause
@@ -329,6 +330,10 @@ class Run(Carriage):
 
     def _ipython_display_(self) -> None:
         """As the last line of a cell: the card shows it already."""
+
+    def _display_(self) -> object:
+        """The same in marimo, where the last line takes the place of what the cell has shown so far."""
+        return self.card or repr(self)
 
     def __await__(self) -> Generator[object, None, Msg]:
         return self._wait_for_reply().__await__()

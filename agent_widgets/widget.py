@@ -33,6 +33,7 @@ from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.eventlog import EventLog
 from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
+from agent_widgets.hosts import current_host
 from agent_widgets.inbox import Note
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.loops import on_loop
@@ -96,8 +97,9 @@ class AgentWidget(anywidget.AnyWidget):
     """One card: the runs of a session that belong to it, one below the other."""
 
     _esm = traitlets.Unicode().tag(sync=True)
-    _bundle = traitlets.Instance(CardCode).tag(sync=True, **widget_serialization)
+    _bundle = traitlets.Instance(CardCode, allow_none=True).tag(sync=True, **widget_serialization)
     bundle_key = traitlets.Unicode().tag(sync=True)
+    agent = traitlets.Unicode().tag(sync=True)
     css_id = traitlets.Unicode().tag(sync=True)
     composer = traitlets.Bool(default_value=False).tag(sync=True)
     remote_images = traitlets.Bool(default_value=False).tag(sync=True)
@@ -135,11 +137,14 @@ class AgentWidget(anywidget.AnyWidget):
         self._handled: OrderedDict[str, None] = OrderedDict()
         self._latest = snapshot_message(0, ())
         self.on_static: Callable[[dict[str, str]], None] | None = None
-        code = CardCode.get()
+        self._notebook = notebook = NotebookKernel.get()
+        # One process of marimo, Panel or Solara serves many pages, and none of them knows a widget of another one.
+        shares_code = notebook is not None and not notebook.is_terminal
         super().__init__(
-            _esm=_static("loader.js"),
-            _bundle=code,
+            _esm=_static("loader.js" if shares_code else "card.js"),
+            _bundle=CardCode.get() if shares_code else None,
             bundle_key=_code_key(),
+            agent=session.backend.name,
             css_id=new_id()[:8],
             composer=composer,
             remote_images=defaults.remote_images,
@@ -149,13 +154,15 @@ class AgentWidget(anywidget.AnyWidget):
         )
         self._unlisten.append(session.watch_rules(self._rules_changed))
         self.on_msg(lambda _widget, content, _buffers: self._receive(content))
-        self._notebook = NotebookKernel.get()
         self._cell = self._notebook.unattended.cell if self._notebook else 0
-        if self._notebook is not None and self.comm is not None:
-            self._notebook.tap.hear(self.comm.comm_id, self._receive)
+        host = current_host()
+        self._tap = host.tap if host else None
+        if self._tap is not None and self.comm is not None:
+            self._tap.hear(self.comm.comm_id, self._receive)
 
     def attach(self, run: Run) -> None:
         """Show a run on this card. Before it is started, or on its loop."""
+        run.card = self
         self._runs.append(run)
         self._buffers[run.run_id] = EventLog()
         self._changed.add(run.run_id)
@@ -180,8 +187,8 @@ class AgentWidget(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Let the pages go; runs go on."""
-        if self._notebook is not None and self.comm is not None:
-            self._notebook.tap.forget(self.comm.comm_id)
+        if self._tap is not None and self.comm is not None:
+            self._tap.forget(self.comm.comm_id)
         for unlisten in self._unlisten:
             unlisten()
         super().close()
@@ -242,12 +249,13 @@ class AgentWidget(anywidget.AnyWidget):
     def _keep(self) -> None:
         """A run has ended or waits: keep the snapshot for pages that come later, and bring the static twin up to date.
 
-        Pages that are here have had the events, so the snapshot is not sent to them; with nobody there it is, because
-        nbclient stores what is sent.
+        Pages that are here have had the events, so the snapshot is not sent to them. With nobody there it is, because
+        nbclient stores what is sent; and so does marimo.
         """
         self._latest = self._snapshot()
-        if self._notebook is not None and not self._notebook.anybody_there:
+        if self._notebook is None or not self._notebook.anybody_there:
             self.snapshot = self._latest
+        if self._notebook is not None and not self._notebook.anybody_there:
             self._notebook.unattended.settled(self._cell, self._keep_again)
         if self.on_static is not None:
             self.on_static(self.static())

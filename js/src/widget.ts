@@ -1,6 +1,7 @@
 // What anywidget calls: `initialize` once for each model (the link), `render` once for each view (a card).
 
 import { isObject } from "./decode";
+import { followGround } from "./ground";
 import { Link, type Model } from "./link";
 import css from "./style.css";
 import { CardView } from "./view/card";
@@ -59,11 +60,15 @@ function render({ model, el, signal }: RenderProps): () => void {
     throw new Error("agent-widgets: a card without a model");
   }
   wear(el);
-  const card = new CardView(link, { composer: model.get("composer") === true });
+  const card = new CardView(link, { composer: model.get("composer") === true, name: String(model.get("agent") ?? "") });
   el.classList.add("aw-card");
   el.append(twinRule(id), card.root);
+  const unfollow = followGround(el);
   link.hello();
-  return whenOver(signal, () => card.dispose());
+  return whenOver(signal, () => {
+    unfollow();
+    card.dispose();
+  });
 }
 
 /** While a live view is in the page, its static twin is hidden; the rule goes with the view, and the twin is back. */

@@ -98,7 +98,7 @@ class Lab:
         self.console: list[str] = []
         """What the pages wrote to the console, as ``"error: the text"``, in order."""
         self._token = uuid.uuid4().hex
-        self._address = f"http://127.0.0.1:{_free_port()}"
+        self._address = f"http://127.0.0.1:{free_port()}"
         self._install_kernels(kernels or {KERNEL: sys.executable})
         self._install_settings({**QUIET, "@jupyterlab/apputils-extension:themes": {"theme": theme}, **(settings or {})})
         self._server = self._start_server(options)
@@ -128,7 +128,7 @@ class Lab:
     def write(self, name: str, cells: Sequence[str], *, kernel: str = KERNEL) -> Path:
         """Save a notebook with these code cells. A cell that starts with ``%%markdown`` and a newline is a markdown cell."""
         path = self.notebooks / name
-        path.write_text(json.dumps(_notebook(cells, kernel)))
+        path.write_text(json.dumps(notebook_json(cells, kernel)))
         return path
 
     def open(self, name: str) -> Notebook:
@@ -304,7 +304,7 @@ class Notebook:
         self.page.close()
 
 
-def _notebook(cells: Sequence[str], kernel: str) -> dict[str, Any]:
+def notebook_json(cells: Sequence[str], kernel: str) -> dict[str, Any]:
     return {
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -325,7 +325,8 @@ def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value))
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on loopback that nobody has taken yet."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -265,6 +265,8 @@ class Front:
         subshell: str | None = None,
         metadata: JsonDict | None = None,
     ) -> str:
+        if msg_type == "execute_request":
+            metadata = {"cellId": uuid.uuid4().hex}  # pages tell it; without it this would be a console
         message = self._client.session.msg(msg_type, content, metadata=metadata)
         if subshell is not None:
             message["header"]["subshell_id"] = subshell

@@ -29,9 +29,9 @@ export class CardView {
   #announcing: ReturnType<typeof setTimeout> | undefined;
   #off: (() => void)[] = [];
 
-  constructor(link: Link, options: { readonly composer: boolean }) {
+  constructor(link: Link, options: { readonly composer: boolean; readonly name: string }) {
     this.#link = link;
-    this.#header = new HeaderView(() => this.#stop());
+    this.#header = new HeaderView(options.name, () => this.#stop());
     this.#rules = new RulesView(link);
     this.#composer = new ComposerView(link, options.composer);
     this.#scroller.append(this.#content);

@@ -56,7 +56,7 @@ export function isStopping(run: RunView, asked: readonly Asked[]): boolean {
 
 export class HeaderView {
   readonly root = h("header", { class: "aw-head" });
-  #name = h("span", { class: "aw-name" }, "assistant");
+  #name: HTMLElement;
   #model = h("span", { class: "aw-model" });
   #chip = h("span", { class: "aw-chip" });
   #time = h("span", { class: "aw-time" });
@@ -64,7 +64,8 @@ export class HeaderView {
   #run: RunView | undefined;
   #clock: ReturnType<typeof setInterval> | undefined;
 
-  constructor(onStop: () => void) {
+  constructor(name: string, onStop: () => void) {
+    this.#name = h("span", { class: "aw-name" }, name || "assistant");
     this.#stop = button("Stop", "aw-button aw-stop", onStop);
     this.#stop.title = "Stop this run (Esc)";
     this.root.append(this.#name, this.#model, this.#chip, this.#time, h("span", { class: "aw-gap" }), this.#stop);
@@ -75,8 +76,11 @@ export class HeaderView {
     const stopping = run !== undefined && !gone && isStopping(run, asked);
     const { look, word } = standing(run, stopping, gone);
     if (run) {
-      setText(this.#name, run.transcript.message.name || "assistant");
-      setText(this.#model, run.transcript.model);
+      const { message, model } = run.transcript;
+      if (message.name) {
+        setText(this.#name, message.name);
+      }
+      setText(this.#model, model);
     }
     this.#chip.dataset["state"] = look;
     setText(this.#chip, word);
