@@ -11,6 +11,7 @@ from typing import Any
 from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
 from agent_widgets.interrupts import Heartbeat
+from agent_widgets.pacing import Airtime
 from agent_widgets.runs import Run
 from agent_widgets.tap import EarlyTap
 
@@ -30,6 +31,7 @@ class NotebookKernel:
         self.shell = shell
         self.kernel: Any = getattr(shell, "kernel", None)
         self.page_seen = False
+        self.airtime = Airtime()
         self.tap = EarlyTap(self.kernel)
         self.waiter = CellWaiter(self.tap) if self.kernel is not None else TerminalWaiter()
         self._capture = OutputCapture(shell)
