@@ -69,11 +69,11 @@ LIVE_CARDS = 50
 """Of the cards whose runs have ended, so many stay live; in the place of an older one its static twin is shown."""
 
 REMEMBERED_COMMANDS = 1000
-MESSAGES_OF_A_NEW_CARD = 4
-"""What a kernel says until a card is on the screen: a comm, a snapshot, two outputs."""
-
 MESSAGES_OF_A_COMMAND = 3
-"""What it says about each message from a page: busy, idle, and an answer."""
+"""What a kernel says about each message from a page: busy, idle, and an answer."""
+
+MESSAGES_OF_A_NEW_CARD = 4 + MESSAGES_OF_A_COMMAND
+"""Until it is on the screen: a comm, a snapshot, two outputs, and the hello of its page, for which room is left."""
 logger = logging.getLogger("agent_widgets")
 
 
@@ -335,7 +335,8 @@ class AgentWidget(anywidget.AnyWidget):
         self._handled[command.id] = None
         if len(self._handled) > REMEMBERED_COMMANDS:
             self._handled.popitem(last=False)
-        self._pacer.count(time.monotonic(), MESSAGES_OF_A_COMMAND)
+        if not isinstance(command, Hello):
+            self._pacer.count(time.monotonic(), MESSAGES_OF_A_COMMAND)
         try:
             notice = self._carry_out(command)
         except AgentWidgetsError as error:
