@@ -15,7 +15,8 @@
 #   make fuzz       10,000 runs with random stops, decisions and crashes, each checked against the contract
 #   make crash      kills a kernel with a stored session 500 times (kill -9), each checked against the contract
 #   make compare    the same scripts, stopped at the same places, on AgentScope 2 and 1, agentling, smolagents and this
-#   make bench, make picture, make format, make clean
+#   make bench      what streams cost, clicks in the page, 1,000 runs in a kernel (BENCH=clicks: wire, stop, clicks, streams, growth)
+#   make picture, make format, make clean
 #
 # PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to any pytest. Of test-kernels, PYTHONS="3.11"
 # and KERNELS="7.4.0 6.31.0" choose a part, MATRIX="--times 3 --json rows.jsonl" adds options.
@@ -26,6 +27,7 @@ PYTHONS ?= 3.11 3.12 3.13
 # pre: the newest pre-release.
 KERNELS ?= 6.29.5 6.31.0 7.0.1 7.1.0 7.2.0 7.3.0 7.4.0 pre
 MATRIX ?=
+BENCH ?=
 NOTEBOOK := examples_notebooks/01_quickstart.ipynb
 
 SHELL := bash

@@ -15,6 +15,7 @@ from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
 from agent_widgets.interrupts import Heartbeat, Interrupts
 from agent_widgets.mainthread import MainThread
+from agent_widgets.pacing import Airtime
 from agent_widgets.revival import Reviver
 from agent_widgets.runs import Run
 from agent_widgets.settings import AgentWidgets, ipython_shell
@@ -47,6 +48,7 @@ class NotebookKernel:
         self.shell = shell
         self.kernel: Any = getattr(shell, "kernel", None)
         self.page_seen = False
+        self.airtime = Airtime()
         self.tap = EarlyTap(self.kernel)
         self.interrupts = Interrupts()
         self._waiter, self._asking = CellWaiter(self.interrupts, self.tap), TerminalWaiter(self.interrupts, self.tap)

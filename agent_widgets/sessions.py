@@ -29,6 +29,9 @@ from agent_widgets.state import AgentState
 from agent_widgets.store import read_session, write_session
 from agent_widgets.waiting import CLEAN_UP_SECONDS, Waiter
 
+KEPT_RUNS = 100
+"""Of the runs that have ended a session keeps the newest: each holds its log and its transcript, beside the state."""
+
 _sessions: dict[str, Session] = {}
 _registry_lock = threading.Lock()
 
@@ -73,6 +76,7 @@ class Session:
         self._loop = loop_named(loop) if isinstance(loop, str) else loop
         self._lock = threading.Lock()
         self._runs: list[Run] = []
+        self._count = 0
         self._queue: deque[tuple[Run, bool]] = deque()
         self._current: Run | None = None
         self._keeping: Keeping | None = None
@@ -86,7 +90,7 @@ class Session:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Its runs, oldest first."""
+        """Its runs, oldest first: all that have not ended, and the newest ``KEPT_RUNS`` of those that have."""
         return tuple(self._runs)
 
     @property
@@ -210,7 +214,8 @@ class Session:
         if self._keeping is not None:
             run.listen(self._keeping.follow)
         with self._lock:
-            self._runs.append(run)
+            self._runs = [*self._newest_runs(), run]
+            self._count += 1
             self._queue.append((run, reset))
             if self._current is not None:
                 run.wait_behind(len(self._queue))
@@ -316,7 +321,12 @@ class Session:
             raise InputError(f"The session in {self.path} is still closing. Try again when its run has ended.")
 
     def __repr__(self) -> str:
-        return f"<Session {self.name!r}: {len(self._runs)} runs, {self._current.status if self._current else 'idle'}>"
+        return f"<Session {self.name!r}: {self._count} runs, {self._current.status if self._current else 'idle'}>"
+
+    def _newest_runs(self) -> list[Run]:
+        ended = [run for run in self._runs if run.is_over]
+        dropped = set(ended[: max(0, len(ended) - KEPT_RUNS)])
+        return [run for run in self._runs if run not in dropped]
 
     def _next(self) -> None:
         """Start the run whose turn it is, and tell the others their place. Any thread."""

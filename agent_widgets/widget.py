@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import hashlib
 import logging
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -71,13 +72,20 @@ SNAPSHOT_LIMIT = 256_000
 
 KEEP_SECONDS = 5.0
 """How long the loop that carries a run may take to say its end again."""
+LIVE_CARDS = 50
+"""Of the cards whose runs have ended, so many stay live; in the place of an older one its static twin is shown."""
 
 REMEMBERED_COMMANDS = 1000
+MESSAGES_OF_A_COMMAND = 3
+"""What a kernel says about each message from a page: busy, idle, and an answer."""
+
+MESSAGES_OF_A_NEW_CARD = 4 + MESSAGES_OF_A_COMMAND
+"""Until it is on the screen: a comm, a snapshot, two outputs, and the hello of its page, for which room is left."""
 logger = logging.getLogger("agent_widgets")
 
 
 class CardCode(ipywidgets.Widget):
-    """The card's JavaScript, once per kernel: a page gets it once, however many cards it shows."""
+    """What all cards of a kernel share: the JavaScript, which a page gets once, and a layout; and which of them may go."""
 
     _model_name = traitlets.Unicode("WidgetModel").tag(sync=True)
     _model_module = traitlets.Unicode("@jupyter-widgets/base").tag(sync=True)
@@ -85,11 +93,31 @@ class CardCode(ipywidgets.Widget):
 
     _one: ClassVar[CardCode | None] = None
 
+    def __init__(self) -> None:
+        super().__init__(code=_static("card.js"))
+        self.layout = ipywidgets.Layout()
+        self._ended: OrderedDict[AgentWidget, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def has_ended(self, card: AgentWidget) -> None:
+        """Nothing goes on in this card; of such the newest are kept live."""
+        with self._lock:
+            self._ended[card] = None
+            self._ended.move_to_end(card)
+            oldest = self._ended.popitem(last=False)[0] if len(self._ended) > LIVE_CARDS else None
+        if oldest is not None:
+            oldest.let_go()
+
+    def goes_on(self, card: AgentWidget) -> None:
+        """Something goes on in this card, or it is closed."""
+        with self._lock:
+            self._ended.pop(card, None)
+
     @classmethod
     def get(cls) -> CardCode:
         """The one of this kernel; made again when its comm was closed."""
         if cls._one is None or cls._one.comm is None:
-            cls._one = cls(code=_static("card.js"))
+            cls._one = cls()
         return cls._one
 
 
@@ -131,18 +159,19 @@ class AgentWidget(anywidget.AnyWidget):
         self._buffers: OrderedDict[str, EventLog] = OrderedDict()
         self._changed: set[str] = set()
         self._announced: set[str] = set()
-        self._pacer = Pacer(frames_a_second=defaults.frames_a_second)
+        self._notebook = notebook = NotebookKernel.get()
+        self._pacer = Pacer(notebook.airtime if notebook else None, frames_a_second=defaults.frames_a_second)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = float("inf")
         self._handled: OrderedDict[str, None] = OrderedDict()
         self._latest = snapshot_message(0, ())
         self.on_static: Callable[[dict[str, str]], None] | None = None
-        self._notebook = notebook = NotebookKernel.get()
         # One process of marimo, Panel or Solara serves many pages, and none of them knows a widget of another one.
-        shares_code = notebook is not None and not notebook.is_terminal
+        shared = self._shared = CardCode.get() if notebook is not None and not notebook.is_terminal else None
         super().__init__(
-            _esm=_static("loader.js" if shares_code else "card.js"),
-            _bundle=CardCode.get() if shares_code else None,
+            _esm=_static("card.js" if shared is None else "loader.js"),
+            _bundle=shared,
+            layout=ipywidgets.Layout() if shared is None else shared.layout,
             bundle_key=_code_key(),
             agent=session.backend.name,
             css_id=new_id()[:8],
@@ -154,15 +183,17 @@ class AgentWidget(anywidget.AnyWidget):
         )
         self._unlisten.append(session.watch_rules(self._rules_changed))
         self.on_msg(lambda _widget, content, _buffers: self._receive(content))
-        self._cell = self._notebook.unattended.cell if self._notebook else 0
+        self._cell = notebook.unattended.cell if notebook else 0
         host = current_host()
         self._tap = host.tap if host else None
+        self._pacer.count(time.monotonic(), MESSAGES_OF_A_NEW_CARD)
         if self._tap is not None and self.comm is not None:
             self._tap.hear(self.comm.comm_id, self._receive)
 
     def attach(self, run: Run) -> None:
         """Show a run on this card. Before it is started, or on its loop."""
         run.card = self
+        self._goes_on()
         self._runs.append(run)
         self._buffers[run.run_id] = EventLog()
         self._changed.add(run.run_id)
@@ -186,12 +217,31 @@ class AgentWidget(anywidget.AnyWidget):
         return state
 
     def close(self) -> None:
-        """Let the pages go; runs go on."""
+        """Let the pages go; runs go on. On the loop, or where nothing runs."""
+        self._sleep()
+        self._goes_on()
         if self._tap is not None and self.comm is not None:
             self._tap.forget(self.comm.comm_id)
         for unlisten in self._unlisten:
             unlisten()
         super().close()
+
+    def let_go(self) -> None:
+        """Close it if nothing goes on in it, from any thread: its twin says the same, and appears where the live view was."""
+        if not self.session.loop.is_closed():
+            self.session.loop.call_soon_threadsafe(self._close_ended, context=self._context)
+
+    def _goes_on(self) -> None:
+        if self._shared is not None:
+            self._shared.goes_on(self)
+
+    def _close_ended(self) -> None:
+        if self._has_ended:
+            self.close()
+
+    @property
+    def _has_ended(self) -> bool:
+        return all(run.status in _ENDED for run in self._runs)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The live view; an empty ``text/html`` makes nbconvert and untrusted notebooks show the static twin only."""
@@ -212,23 +262,36 @@ class AgentWidget(anywidget.AnyWidget):
             return
         due = self._pacer.frame_due(event, time.monotonic())
         if due < self._timer_due:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_due = due
-            delay = max(0.0, due - time.monotonic())
-            self._timer = self.session.loop.call_later(delay, self._frame, context=self._context)
+            self._wake_at(due)
 
-    def _frame(self) -> None:
+    def _wake_at(self, due: float) -> None:
+        self._sleep()
+        self._timer_due = due
+        delay = max(0.0, due - time.monotonic())
+        self._timer = self.session.loop.call_later(delay, self._frame_due, context=self._context)
+
+    def _sleep(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_due = None, float("inf")
+
+    def _frame_due(self) -> None:
+        now = time.monotonic()
+        turn = self._pacer.turn(now)
+        if turn > now:
+            self._wake_at(turn)
+        else:
+            self._frame()
+
+    def _frame(self) -> None:
+        self._sleep()
         try:
             self._send_frame()
         except Exception:  # the comm boundary: a page that cannot be reached must not stop a run
             logger.exception("agent-widgets: a card could not be updated; its run goes on")
 
     def _send_frame(self) -> None:
-        settles = False
+        settles, messages = False, 0
         for run in self._runs:
             events = self._buffers[run.run_id].take()
             changed = run.run_id in self._changed
@@ -242,7 +305,8 @@ class AgentWidget(anywidget.AnyWidget):
                 self._announced.add(run.run_id)
                 message["prompt"] = run.prompt
             self.send(message)
-        self._pacer.frame_sent(time.monotonic())
+            messages += 1
+        self._pacer.frame_sent(time.monotonic(), messages)
         if settles:
             self._keep()
 
@@ -257,8 +321,27 @@ class AgentWidget(anywidget.AnyWidget):
             self.snapshot = self._latest
         if self._notebook is not None and not self._notebook.anybody_there:
             self._notebook.unattended.settled(self._cell, self._keep_again)
-        if self.on_static is not None:
+        if self.on_static is None:
+            return
+        if self._notebook is not None and self._notebook.anybody_there:
+            self._update_static_at(self._pacer.reserve(time.monotonic()))
+        else:
+            self._update_static()
+
+    def _update_static_at(self, turn: float) -> None:
+        """In its turn: when ten cards end at once, a page that had ten twins to draw in one breath would hold still."""
+        delay = max(0.0, turn - time.monotonic())
+        self.session.loop.call_later(delay, self._update_static, context=self._context)
+
+    def _update_static(self) -> None:
+        if self.on_static is None:
+            return
+        try:
             self.on_static(self.static())
+        except Exception:  # the comm boundary, as in _frame
+            logger.exception("agent-widgets: a card's static twin could not be updated; its run goes on")
+        if self._shared is not None and not self.composer and self._has_ended:
+            self._shared.has_ended(self)
 
     def _keep_again(self) -> None:
         """Of an earlier cell, and with nobody there: say it as the cell that runs here, on the main thread."""
@@ -296,6 +379,8 @@ class AgentWidget(anywidget.AnyWidget):
         self._handled[command.id] = None
         if len(self._handled) > REMEMBERED_COMMANDS:
             self._handled.popitem(last=False)
+        if not isinstance(command, Hello):
+            self._pacer.count(time.monotonic(), MESSAGES_OF_A_COMMAND)
         try:
             notice = self._carry_out(command)
         except AgentWidgetsError as error:
@@ -381,7 +466,8 @@ class AgentWidget(anywidget.AnyWidget):
             logger.exception("agent-widgets: a card could not be updated; its run goes on")
 
 
-_SETTLED = ("paused", "completed", "interrupted", "exceed_max_iters", "error")
+_ENDED = ("completed", "interrupted", "exceed_max_iters", "error")
+_SETTLED = ("paused", *_ENDED)
 """Nothing more happens to such a run until somebody does something."""
 
 

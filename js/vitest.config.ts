@@ -11,5 +11,5 @@ export default defineConfig({
       },
     },
   ],
-  test: { environment: "jsdom", include: ["test/**/*.test.ts"] },
+  test: { environment: "jsdom", include: ["test/**/*.test.ts"], setupFiles: ["test/setup.ts"], testTimeout: 30_000 },
 });

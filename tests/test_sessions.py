@@ -7,6 +7,7 @@ import json
 import stat
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,22 @@ async def test_runs_of_one_session_share_its_state_and_follow_each_other(here: a
     assert session.runs == tuple(runs)
     assert session.state is not None
     assert [message.text for message in session.state.context] == ["a", "one", "b", "two", "c", "three"]
+
+
+async def test_a_session_keeps_the_newest_of_its_ended_runs_and_all_that_wait(
+    here: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("agent_widgets.sessions"), "KEPT_RUNS", 2)  # by name it is the function
+    gate = asyncio.Event()
+    session = Session(agent_of("1", "2", "3", [wait(gate), say("4")], "5", "6", "7"), loop=here)
+    ended = [session.run(prompt) for prompt in "abc"]
+    assert [(await run).text for run in ended] == ["1", "2", "3"]
+    waiting = [session.run(prompt) for prompt in "defg"]
+    assert session.runs == (*ended[1:], *waiting)
+    assert "7 runs" in repr(session)
+    gate.set()
+    assert [(await run).text for run in waiting] == ["4", "5", "6", "7"]
+    assert ended[0].text == "1"  # whoever holds one keeps it
 
 
 async def test_a_run_that_waits_says_how_many_are_before_it(here: asyncio.AbstractEventLoop) -> None:

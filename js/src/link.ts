@@ -76,6 +76,7 @@ export class Link {
   #model: Model;
   #have = -1;
   #resyncAt: number | undefined;
+  #helloAt: number | undefined;
   #runs = new Map<string, Run>();
   #rules: readonly Rule[] = [];
   #presses = new Presses(() => this.#tell(true));
@@ -126,6 +127,7 @@ export class Link {
 
   /** A view has appeared. */
   hello(): void {
+    this.#helloAt = performance.now();
     this.#post({ kind: "hello", have: this.#have, page: pageId() });
   }
 
@@ -236,6 +238,7 @@ export class Link {
       case "full":
         return message.seq >= this.#have ? this.#replace(message) : undefined;
       case "rules":
+        this.#helloAt = undefined;
         this.#rules = message.rules;
         return this.#settle(false);
       case "twin":
@@ -251,10 +254,11 @@ export class Link {
     }
   }
 
-  /** Once per gap; again only if the answer itself seems to be lost. */
+  /** Once per gap, and not if the answer to a hello will fill it; again only if the answer itself seems to be lost. */
   #resync(): void {
     const now = performance.now();
-    if (this.#resyncAt === undefined || now - this.#resyncAt > RESYNC_MS) {
+    const asked = this.#resyncAt ?? this.#helloAt;
+    if (asked === undefined || now - asked > RESYNC_MS) {
       this.#resyncAt = now;
       this.#post({ kind: "resync", have: this.#have });
     }
@@ -305,7 +309,7 @@ export class Link {
   #replace({ seq, runs, rules }: { readonly seq: number; readonly runs: readonly FullRun[]; readonly rules: readonly Rule[] }): void {
     this.#have = seq;
     this.#rules = rules;
-    this.#resyncAt = undefined;
+    this.#resyncAt = this.#helloAt = undefined;
     const grew = runs.some(({ run_id }) => !this.#runs.has(run_id));
     this.#runs = new Map(
       runs.map(({ run_id, transcript, ...rest }) => [

@@ -12,6 +12,7 @@ const TAGS =
   "a b blockquote br caption code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img ins kbd li mark ol p pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr u ul var";
 // no id, no name: `<a id="require">` would become a global of the host page; no style: an overlay could cover its buttons
 const ATTRIBUTES = "align alt class colspan dir height href lang open rowspan src start title width";
+const NOT_ADDRESSES = ["align", "colspan", "dir", "height", "lang", "rowspan", "start", "width"]; // or they would have to look like one
 const SAFE_LINK = /^(?:https?:|mailto:|#)/i;
 const SAFE_IMAGE = /^data:image\/[a-z0-9.+-]+[;,]/i;
 const OWN_CLASS = /^(?:language-[\w+#.-]+|dataframe)$/; // any other class would borrow the host's styles
@@ -43,6 +44,7 @@ export function sanitise(html: string, remoteImages = false): DocumentFragment {
     ALLOWED_TAGS: TAGS.split(" "),
     ALLOWED_ATTR: ATTRIBUTES.split(" "),
     ALLOWED_URI_REGEXP: SAFE_LINK,
+    ADD_URI_SAFE_ATTR: NOT_ADDRESSES,
     ALLOW_ARIA_ATTR: false,
     ALLOW_DATA_ATTR: false,
     RETURN_DOM_FRAGMENT: true,

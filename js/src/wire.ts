@@ -3,7 +3,7 @@
 import { asObject, type Doubt, decode, isObject } from "./decode";
 import type { AgentEvent, JsonObject, Transcript } from "./events";
 
-export type RunState = "queued" | "running" | "stopping" | "paused" | "completed" | "interrupted" | "exceed_max_iters" | "error";
+type RunState = "queued" | "running" | "stopping" | "paused" | "completed" | "interrupted" | "exceed_max_iters" | "error";
 
 const RUN_STATES: readonly string[] = [
   "queued",

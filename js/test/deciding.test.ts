@@ -367,5 +367,6 @@ test("an outside result with a time limit says so too, and no timer is left when
   expect(textOf(el, ".aw-limit")).toContain("it is given up in 1:00 min");
   frame(); // the style is put on
   over.abort();
+  vi.advanceTimersByTime(100); // the page rests after drawing, and no longer
   expect(vi.getTimerCount()).toBe(0);
 });

@@ -79,6 +79,16 @@ test("an answer that was lost is asked for again after a while", () => {
   expect(model.sentOf("resync")).toHaveLength(2);
 });
 
+test("a gap that the answer to a hello will fill is not asked about once more, unless that is lost", () => {
+  const { model, link } = linked();
+  link.hello();
+  model.receive(events(7, "run1", [delta("late")]));
+  expect(model.sentOf("resync")).toEqual([]);
+  vi.advanceTimersByTime(3_100);
+  model.receive(events(8, "run1", [delta("later")]));
+  expect(model.sentOf("resync")).toHaveLength(1);
+});
+
 test("an older full is ignored; an equal one is taken", () => {
   const { model, link } = linked({ snapshot: full(5, [run(transcriptOf("denied"))]) });
   model.receive(full(4, []));

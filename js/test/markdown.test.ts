@@ -138,3 +138,9 @@ test("the page's globals are untouched", () => {
   rendered(ATTACKS.join("\n\n"));
   expect(Object.keys(globalThis)).toEqual(before);
 });
+
+test("a list that begins with 3 does, and a column stands where its table says", () => {
+  expect(rendered("3. three\n4. four").querySelector("ol")?.start).toBe(3);
+  expect(rendered("| a | b |\n|---|--:|\n| 1 | 2 |").querySelector("td + td")?.getAttribute("align")).toBe("right");
+  expect(sanitise("<table><tr><td colspan=2 rowspan=3>x</td></tr></table>").querySelector("td")?.outerHTML).toContain('colspan="2"');
+});

@@ -1,10 +1,17 @@
 // A card in a page without a kernel, and how a test looks at it. Time is vitest's.
 
-import { vi } from "vitest";
+import { afterEach, vi } from "vitest";
 import card from "../src/widget";
 import { type Dict, FakeModel } from "./golden";
 
 let number = 0;
+const views: (() => void)[] = [];
+
+afterEach(() => {
+  for (const off of views.splice(0)) {
+    off();
+  }
+});
 
 export interface Shown {
   readonly model: FakeModel;
@@ -23,7 +30,7 @@ export function shown(traits: Dict = {}): Shown {
 export function view(model: FakeModel, signal?: AbortSignal): HTMLElement {
   const el = document.createElement("div");
   document.body.append(el);
-  card.render({ model, el, ...(signal && { signal }) });
+  views.push(card.render({ model, el, ...(signal && { signal }) }));
   return el;
 }
 

@@ -165,12 +165,13 @@ afterEach(() => {
 test("a large open block is drawn less often, and not forgotten", () => {
   vi.useFakeTimers();
   const stream = new MarkdownStream();
-  const item = "- an item of a long list with some words\n";
-  stream.update(item.repeat(150), false);
-  stream.update(item.repeat(151), false);
-  expect(stream.root.querySelectorAll("li")).toHaveLength(150);
+  const line = "> a line of a long quotation with some *words*\n";
+  stream.update(line.repeat(80), false);
+  vi.runAllTimers();
+  stream.update(line.repeat(101), false);
+  expect(stream.root.querySelectorAll("em")).toHaveLength(80);
   vi.advanceTimersByTime(1_100);
-  expect(stream.root.querySelectorAll("li")).toHaveLength(151);
+  expect(stream.root.querySelectorAll("em")).toHaveLength(101);
   stream.dispose();
 });
 
@@ -186,4 +187,64 @@ test.each([
     stream.update(text, false);
   }
   expect(lexed.characters).toBeLessThan(4 * text.length);
+});
+
+const LONG_BLOCKS: [string, (number: number) => string][] = [
+  ["paragraph", (n) => `Sentence w${n} of it has **bold** words. It ends here: `],
+  ["list", (n) => `- item w${n} with **bold** text and \`code\`, long enough to be a usual one\n`],
+  ["numbered list", (n) => `${n + 1}. item w${n} with **bold** text\n`],
+  ["table", (n) => `${n === 0 ? "| a | b |\n|---|---|\n" : ""}| cell w${n} with some words | and **bold** ones |\n`],
+];
+
+/** Streams a block of `parts` parts; gives how much was read. */
+function readFor(part: (number: number) => string, parts: number): { stream: MarkdownStream; read: number } {
+  vi.useFakeTimers();
+  const stream = new MarkdownStream();
+  let text = "";
+  lexed.characters = 0;
+  for (let number = 0; number < parts; number += 10) {
+    text += Array.from({ length: 10 }, (_, at) => part(number + at)).join("");
+    stream.update(text, false);
+    vi.advanceTimersByTime(300);
+  }
+  const read = lexed.characters;
+  stream.update(text, true);
+  return { stream, read };
+}
+
+test.each(LONG_BLOCKS)("a long %s is read a bounded number of times, and nothing of it is lost", (_name, part) => {
+  const short = readFor(part, 200);
+  const long = readFor(part, 400);
+  expect(long.read / short.read).toBeLessThan(2.5); // 4, if each frame read the whole
+  const words = (long.stream.root.textContent ?? "").match(/\bw\d+/g);
+  expect(words).toEqual(Array.from({ length: 400 }, (_, number) => `w${number}`));
+  expect(long.stream.root.textContent).not.toContain("**");
+});
+
+test("a long numbered list goes on with its numbers, a long table under its head", () => {
+  const lists = readFor((n) => `${n + 1}. item number ${n + 1} with **some** words\n`, 200).stream.root.querySelectorAll("ol");
+  expect(lists.length).toBeGreaterThan(2);
+  let number = 1;
+  for (const list of lists) {
+    expect(list.start).toBe(number);
+    number += list.children.length;
+  }
+  const tables = readFor((n) => `${n === 0 ? "| a | b |\n|---|--:|\n" : ""}| cell ${n} with some words | ${n} |\n`, 400).stream.root;
+  const [first, ...others] = tables.querySelectorAll("thead");
+  expect(others.length).toBeGreaterThan(0);
+  for (const head of others) {
+    expect(head.outerHTML).toBe(first?.outerHTML);
+  }
+});
+
+test("a long text that comes at once is drawn in slices, whole in the end", () => {
+  vi.useFakeTimers();
+  const text = Array.from({ length: 100 }, (_, number) => `Paragraph w${number} with **bold** text.\n\n`).join("");
+  const stream = new MarkdownStream();
+  stream.update(text, true);
+  const first = stream.root.children.length;
+  expect(first).toBeLessThan(70);
+  vi.runAllTimers();
+  expect(stream.root.innerHTML).toBe(streamed(text, 400).root.innerHTML);
+  expect(stream.root.children).toHaveLength(100);
 });

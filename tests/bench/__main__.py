@@ -1,25 +1,27 @@
-"""``make bench``: what streaming costs and how long a stop takes, in one run on one machine."""
+"""``make bench``: what streaming costs, how long a stop takes, and what runs leave behind, in one run on one machine.
+
+``make bench BENCH=clicks`` measures one part; several may be named.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.bench import stop, wire
+from tests.bench import clicks, growth, stop, streams, wire
 from tests.kernel.fakefront import ROOT
 
+PARTS = ("wire", "stop", "clicks", "streams", "growth")
 
-def report() -> Iterator[str]:
+
+def report(parts: Sequence[str]) -> Iterator[str]:
     """All lines."""
     here = f"ipykernel {version('ipykernel')}"
     yield f"Python {platform.python_version()}, {here}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    yield ""
-    yield from wire.report()
-    yield ""
     kernels = {here: Path(sys.executable)}
     for name, environment in (("ipykernel 7.0.1", "k70"), ("ipykernel 6.31.0", "k6")):
         python = ROOT / ".venvs" / environment / "bin" / "python"
@@ -27,9 +29,23 @@ def report() -> Iterator[str]:
             kernels[name] = python
         else:
             yield f"{name}: not measured, {python.relative_to(ROOT)} is missing (make kernels)"
-    yield from stop.report(kernels)
+    for part in parts:
+        yield ""
+        match part:
+            case "wire":
+                yield from wire.report()
+            case "stop":
+                yield from stop.report(kernels)
+            case "clicks":
+                yield from clicks.report()
+            case "streams":
+                yield from streams.report()
+            case "growth":
+                yield from growth.report(kernels)
+            case _:
+                raise SystemExit(f"{part}: no such part; there are {', '.join(PARTS)}")
 
 
-for line in report():
+for line in report(sys.argv[1:] or PARTS):
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -1,10 +1,11 @@
-// A card: one view of a link. Draws at most once a frame, and scrolls only its own body.
+// A card: one view of a link. Draws when its frame comes, and scrolls only its own body.
 
 import type { CardState, Link, RunView } from "../link";
 import { waitingCalls } from "../transcript";
 import { ComposerView } from "./composer";
 import { copyOnClick } from "./copy";
 import { h, setText, show } from "./dom";
+import { drawNoMore, drawSoon } from "./frames";
 import { HeaderView, isStoppable, isStopping, standing } from "./header";
 import { RulesView } from "./rules";
 import { RunElement } from "./run";
@@ -25,7 +26,7 @@ export class CardView {
   #composer: ComposerView;
   #runs = new Map<string, RunElement>();
   #stuck = true;
-  #frame: number | undefined;
+  #top = 0;
   #announcing: ReturnType<typeof setTimeout> | undefined;
   #off: (() => void)[] = [];
 
@@ -37,16 +38,14 @@ export class CardView {
     this.#scroller.append(this.#content);
     this.root.append(this.#header.root, this.#scroller, this.#rules.root, this.#notice, this.#live, this.#composer.root);
     this.#listen();
-    this.#draw();
+    this.draw();
   }
 
   dispose(): void {
     for (const off of this.#off) {
       off();
     }
-    if (this.#frame !== undefined) {
-      cancelAnimationFrame(this.#frame);
-    }
+    drawNoMore(this);
     clearTimeout(this.#announcing);
     this.#header.dispose();
     for (const run of this.#runs.values()) {
@@ -60,14 +59,24 @@ export class CardView {
       target.addEventListener(name, handle);
       this.#off.push(() => target.removeEventListener(name, handle));
     };
-    this.#off.push(this.#link.subscribe((urgent) => (urgent ? this.#draw() : this.#schedule())));
+    this.#off.push(this.#link.subscribe((urgent) => (urgent ? this.draw() : drawSoon(this))));
     on(this.root, "keydown", (event) => this.#onKey(event));
     on(this.root, "click", copyOnClick);
-    on(this.#composer.root, "focusout", () => this.#schedule()); // it stays while somebody is in it
+    on(this.#composer.root, "focusout", () => drawSoon(this)); // it stays while somebody is in it
     on(this.#scroller, "scroll", () => {
       const { scrollHeight, scrollTop, clientHeight } = this.#scroller;
-      this.#stuck = scrollHeight - scrollTop - clientHeight < NEAR_BOTTOM;
+      const isNear = scrollHeight - scrollTop - clientHeight < NEAR_BOTTOM;
+      this.#stuck = isNear || (this.#stuck && scrollTop >= this.#top); // text that came since leaves it far, a person goes up
+      this.#top = scrollTop;
     });
+    // after the layout, when the height is known: to ask for it while drawing lays the page out once for each card
+    const grown = new ResizeObserver(() => {
+      if (this.#stuck) {
+        this.#scroller.scrollTop = this.#scroller.scrollHeight;
+      }
+    });
+    grown.observe(this.#content);
+    this.#off.push(() => grown.disconnect());
     on(this.#scroller, "click", (event) => {
       if (event.target instanceof Element && event.target.closest("summary")) {
         this.#stuck = false; // what was just unfolded must not run away
@@ -93,20 +102,13 @@ export class CardView {
     return true;
   }
 
-  #schedule(): void {
-    this.#frame ??= requestAnimationFrame(() => this.#draw());
-  }
-
-  #draw(): void {
-    if (this.#frame !== undefined) {
-      cancelAnimationFrame(this.#frame);
-      this.#frame = undefined;
-    }
+  draw(): void {
+    drawNoMore(this);
     const state = this.#link.state;
     const run = current(state.runs);
     const gone = state.gone !== "";
     this.#header.update(run, state.asked, gone);
-    const changed = this.#drawRuns(state);
+    this.#drawRuns(state);
     this.#rules.update(state);
     this.root.classList.toggle("aw-steered", this.#composer.update(state, run));
     const notice = state.gone || (isAtItsCall(state) ? "" : (state.notice?.text ?? (state.newer ? NEWER : "")));
@@ -117,9 +119,6 @@ export class CardView {
       this.#rest();
     }
     this.#announce(run || gone ? standing(run, run !== undefined && isStopping(run, state.asked), gone).word : "");
-    if (changed && this.#stuck) {
-      this.#scroller.scrollTop = this.#scroller.scrollHeight;
-    }
   }
 
   /** The kernel is gone: nothing moves and nothing can be pressed, but all of it can be read, unfolded and copied. */
@@ -130,8 +129,7 @@ export class CardView {
     }
   }
 
-  #drawRuns({ runs, asked, notice }: CardState): boolean {
-    let changed = false;
+  #drawRuns({ runs, asked, notice }: CardState): void {
     for (const [at, run] of runs.entries()) {
       let element = this.#runs.get(run.run_id);
       if (!element) {
@@ -143,7 +141,7 @@ export class CardView {
       if (before !== element.root) {
         this.#content.insertBefore(element.root, before);
       }
-      changed = element.update(run, at === runs.length - 1, asked, notice) || changed;
+      element.update(run, at === runs.length - 1, asked, notice);
     }
     for (const [run_id, element] of this.#runs) {
       if (!runs.some((run) => run.run_id === run_id)) {
@@ -151,7 +149,6 @@ export class CardView {
         this.#runs.delete(run_id);
       }
     }
-    return changed;
   }
 
   /** Changes of state are spoken, tokens are not; several within a second are one. */

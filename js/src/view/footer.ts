@@ -2,7 +2,7 @@
 
 import type { Usage } from "../events";
 import type { RunView } from "../link";
-import { type RunState, type StopInfo, stopInfo } from "../wire";
+import { type StopInfo, stopInfo } from "../wire";
 import { button, h, setText, show } from "./dom";
 import { between, count, duration, milliseconds, plural } from "./format";
 
@@ -58,13 +58,18 @@ function facts(run: RunView): string[] {
 
 function outcome({ status, transcript }: RunView): string {
   const stop = status.stop ?? stopInfo(transcript.message.metadata);
-  const outcomes: Readonly<Partial<Record<RunState, string>>> = {
-    completed: "Done",
-    interrupted: stoppedBy(stop),
-    exceed_max_iters: `Ended: it used all the steps it may take (${count(transcript.steps)})`,
-    error: "Ended with an error",
-  };
-  return outcomes[status.state] ?? "";
+  switch (status.state) {
+    case "completed":
+      return "Done";
+    case "interrupted":
+      return stoppedBy(stop);
+    case "exceed_max_iters":
+      return `Ended: it used all the steps it may take (${count(transcript.steps)})`;
+    case "error":
+      return "Ended with an error";
+    default:
+      return "";
+  }
 }
 
 /** `Stopped by you after 12 ms: reason`. */

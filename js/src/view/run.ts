@@ -43,12 +43,11 @@ export class RunElement {
     this.root.remove();
   }
 
-  /** True when something has changed. */
-  update(run: RunView, last: boolean, asked: readonly Asked[], notice: Notice | undefined): boolean {
+  update(run: RunView, last: boolean, asked: readonly Asked[], notice: Notice | undefined): void {
     const mine = asked.filter(({ run_id }) => run_id === this.#run_id);
     const key = `${last} ${mine.map(({ id }) => id).join()}`;
     if (run === this.#seen && key === this.#seenAsked && notice === this.#seenNotice) {
-      return false;
+      return;
     }
     this.#head(run);
     const over = ENDED.includes(run.status.state) || run.transcript.message.finished_reason !== undefined;
@@ -63,7 +62,6 @@ export class RunElement {
     this.#seen = run;
     this.#seenAsked = key;
     this.#seenNotice = notice;
-    return true;
   }
 
   #head({ prompt, cut, status }: RunView): void {

@@ -1,15 +1,18 @@
 // A text block that streams: finished Markdown blocks are rendered once and never touched again, only the open one is.
 //
-// Each Markdown block has its own <div>. Nothing is moved when it closes, so a selection in it survives.
+// Each Markdown block has its own <div>. Nothing is moved when it closes, so a selection in it survives. A long text that
+// comes at once is drawn in slices, and an open block that has become long in parts: no frame is long.
 
 import type { Token } from "marked";
 import { type CodeBlock, codeBlock, type Links, lex, renderBlock } from "../markdown";
 import { h, patch } from "./dom";
+import { split } from "./split";
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n]*\n/;
 /** The beginning of something whose kind cannot be told yet: "1" may go on as a list item. */
 const UNDECIDED = /^\s*(?:\d{1,9}[.)]?|[-+*]|[`~]{1,3}|<[^>]*|\|.*)\s*$/;
-const SMALL = 4_000; // an open block up to this size is rendered each frame; larger ones less often: see #render
+const SMALL = 4_000; // an open block up to this size is rendered each frame; larger ones less often: see #tooSoon
+const SLICE = 2_000; // characters drawn in one go
 
 interface OpenFence {
   readonly block: CodeBlock;
@@ -20,9 +23,12 @@ interface OpenFence {
 export class MarkdownStream {
   readonly root = h("div", { class: "aw-md" });
   #text = "";
+  #unread = "";
   #rest = "";
+  #done = false;
   #links: Links = {};
   #open: HTMLElement | undefined;
+  #goesOn = false;
   #fence: OpenFence | undefined;
   #renderedAt = Number.NEGATIVE_INFINITY;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -37,11 +43,10 @@ export class MarkdownStream {
     if (!text.startsWith(this.#text)) {
       this.#reset();
     }
-    this.#rest += text.slice(this.#text.length).replaceAll("\r", "");
+    this.#unread += text.slice(this.#text.length).replaceAll("\r", "");
     this.#text = text;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#advance(done);
+    this.#done = done;
+    this.#read();
   }
 
   dispose(): void {
@@ -50,9 +55,24 @@ export class MarkdownStream {
 
   #reset(): void {
     this.root.replaceChildren();
-    this.#text = this.#rest = "";
+    this.#text = this.#unread = this.#rest = "";
     this.#links = {};
+    this.#goesOn = false;
     this.#open = this.#fence = undefined;
+  }
+
+  #read(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#rest += this.#unread.slice(0, SLICE);
+    this.#unread = this.#unread.slice(SLICE);
+    if (this.#unread === "") {
+      this.#advance(this.#done);
+    } else {
+      this.#advance(false);
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.#read());
+    }
   }
 
   #advance(done: boolean): void {
@@ -103,6 +123,14 @@ export class MarkdownStream {
       return true;
     }
     const tail = tokens.slice(closed.length).find((token) => token.type !== "space");
+    const parts = tail && !done ? split(tail) : undefined;
+    if (parts) {
+      this.#close(parts.token);
+      this.#goesOn = true;
+      this.#rest = parts.rest;
+      this.#renderedAt = Number.NEGATIVE_INFINITY;
+      return true;
+    }
     if (tail && !done) {
       patch(this.#div(), renderBlock(mended(tail, this.#links), false, this.#remoteImages));
     }
@@ -131,7 +159,8 @@ export class MarkdownStream {
 
   #div(): HTMLElement {
     if (!this.#open) {
-      this.#open = h("div");
+      this.#open = h("div", this.#goesOn ? { class: "aw-goes-on" } : {});
+      this.#goesOn = false;
       this.root.append(this.#open);
     }
     return this.#open;
