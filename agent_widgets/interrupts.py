@@ -114,12 +114,11 @@ class Interrupts:
         now = time.monotonic()
         if now - self._pressed_at < DOUBLE_CLICK_SECONDS:
             return
+        self._pressed_at = now  # before any call: the second click of two can come in the middle of this
         meant = [wait for wait in self._waits if not wait.is_freed and (wait.cell is None or wait.cell in self._cells[-1:])]
-        if meant:
-            self._pressed_at = now
-            for wait in meant:
-                wait.press()
-        elif self._previous is not None:
+        for wait in meant:
+            wait.press()
+        if not meant and self._previous is not None:
             # Given back before it raises: the coroutine that would do it later may never be resumed.
             signal.signal(signal.SIGINT, self._previous)
             self._has_taken = False

@@ -21,9 +21,10 @@ from agent_widgets.cells import CellWaiter
 from agent_widgets.decisions import StopSource
 from agent_widgets.errors import AgentStopped, InputError
 from agent_widgets.interrupts import Interrupts
+from agent_widgets.loops import LoopThread
 from agent_widgets.models.scripted import ScriptedModel, call, say, wait
 from agent_widgets.tools import tool
-from agent_widgets.waiting import surroundings
+from agent_widgets.waiting import CLEAN_UP_SECONDS, surroundings
 
 
 class FakeRun:
@@ -108,6 +109,27 @@ def test_a_double_click_is_one_press_until_the_cell_has_ended(presses: list[int]
     interrupts.end_cell()
 
 
+def test_a_second_click_in_the_middle_of_the_first_is_the_same_press(presses: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "DOUBLE_CLICK_SECONDS", 60.0)
+
+    class Loud(int):
+        """Is compared while the handler runs, and presses again there."""
+
+        asked = 0
+
+        def __le__(self, other: int) -> bool:
+            Loud.asked += 1
+            if Loud.asked == 1:
+                press()
+            return int(self) <= other
+
+    interrupts, run = Interrupts(), FakeRun()
+    wait = interrupts.add(run, nothing, presses_to_free=Loud(2))
+    press()
+    assert (Loud.asked > 0, wait.presses, presses) == (True, 1, [])
+    interrupts.remove(wait)
+
+
 def test_a_task_that_outlived_its_cell_hears_nothing_and_does_not_deafen_the_next_one(presses: list[int]) -> None:
     interrupts, left, begun, fresh = Interrupts(), FakeRun(), FakeRun(), FakeRun()
     interrupts.begin_cell()
@@ -171,11 +193,11 @@ def test_nothing_is_heard_off_the_main_thread(presses: list[int]) -> None:
 
 def test_a_blocked_cell_is_stopped_and_a_second_press_frees_it(presses: list[int]) -> None:
     waiter, quick, slow = CellWaiter(Interrupts()), FakeRun(ends_when_stopped=True), FakeRun()
-    threading.Timer(0.05, press_from_outside).start()
+    threading.Timer(0.2, press_from_outside).start()
     with pytest.raises(AgentStopped, match="its state is kept"):
         waiter.block(quick, None)
     assert quick.told == ["kernel"]
-    for delay in (0.05, 0.1):
+    for delay in (0.2, 0.4):
         threading.Timer(delay, press_from_outside).start()
     with pytest.raises(AgentStopped, match="goes on without this cell"):
         waiter.block(slow, None)
@@ -196,14 +218,17 @@ async def test_an_awaiting_cell_is_stopped_and_a_second_press_frees_it(presses: 
 
 
 async def test_a_cell_that_is_cancelled_waits_for_the_clean_up_and_one_press_frees_it(presses: list[int]) -> None:
-    waiter, run = CellWaiter(Interrupts()), FakeRun()
-    loop, begun = asyncio.get_running_loop(), time.monotonic()
-    loop.call_later(0.05, press)
+    class PressedWhileStopping(FakeRun):
+        def stop(self, *, reason: str = "", source: StopSource = "code") -> None:
+            super().stop(reason=reason, source=source)
+            asyncio.get_running_loop().call_later(0.01, press)
+
+    run, begun = PressedWhileStopping(), time.monotonic()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await waiter.wait(run)
+            await CellWaiter(Interrupts()).wait(run)
     assert run.told == ["code", "abandoned"]
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < CLEAN_UP_SECONDS
 
 
 async def test_a_reader_is_told_at_the_first_press(presses: list[int]) -> None:
@@ -250,19 +275,20 @@ async def test_a_second_press_frees_a_reader_and_the_next_reply_waits_for_the_cl
     async def work() -> None:
         """Work, and clean up for a while."""
         loop.call_later(0.01, press)
-        loop.call_later(0.02, press)
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.2)
+            loop.call_later(0.05, press)
+            await gate.wait()
             cleaned.append("cleaned")
 
-    loop = asyncio.get_running_loop()
+    loop, gate = asyncio.get_running_loop(), asyncio.Event()
     agent = Agent(ScriptedModel([[call("work")], [say("fine")]]), tools=[work])
     with pytest.raises(AgentStopped):
         async for _ in agent.reply_stream("go"):
             pass
     assert cleaned == []
+    loop.call_later(0.05, gate.set)
     assert (await agent.reply("go on")).text == "fine"
     assert (cleaned, agent.state.check()) == (["cleaned"], ())
 
@@ -272,19 +298,22 @@ def test_a_reply_that_waits_for_the_end_of_an_earlier_one_is_stopped_before_it_b
     @tool
     async def work() -> None:
         """Work, and clean up for a while."""
-        for delay in (0.01, 0.05):
+        for delay in (0.3, 0.4):
             threading.Timer(delay, press_from_outside).start()
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.3)
+            await gate.wait()
+
+    gate = asyncio.Event()
 
     agent = Agent(ScriptedModel([[call("work")], [say("fine")]]), tools=[work])
     with pytest.raises(AgentStopped, match="goes on without"):
         agent.reply_sync("go")
-    threading.Timer(0.05, press_from_outside).start()
+    threading.Timer(0.3, press_from_outside).start()
     with pytest.raises(AgentStopped):
         agent.reply_sync("never begins")
+    LoopThread.get().loop.call_soon_threadsafe(gate.set)
     assert agent.reply_sync("go on").text == "fine"
     assert [message.text for message in agent.state.context if message.role == "user"] == ["go", "go on"]
 
