@@ -37,8 +37,10 @@ def agent_that_asks() -> Agent:
     return Agent(ScriptedModel([[call("delete_rows", {"table": "orders"})], [say("done")]]), tools=[delete_rows])
 
 
-def limits(agent: Agent, **given: float) -> tuple[float | None, float | None]:
-    run = chat(agent, "clean up", **given).wait()
+def limits(
+    agent: Agent, *, deadline: float | None = None, answer_within: float | None = None
+) -> tuple[float | None, float | None]:
+    run = chat(agent, "clean up", deadline=deadline, answer_within=answer_within).wait()
     return run._deadline, run._answer_within
 
 
