@@ -24,7 +24,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kernel_python" in metafunc.fixturenames:
         chosen: list[str] = metafunc.config.getoption("--kernel") or []
         given = dict(kernel.split("=", 1) for kernel in chosen)
-        kernels = [Path(python) for python in given.values()] or list(KERNELS.values())
+        kernels = [Path(python).absolute() for python in given.values()] or list(KERNELS.values())
         metafunc.parametrize("kernel_python", kernels, ids=list(given or KERNELS), indirect=True, scope="session")
 
 

@@ -243,10 +243,13 @@ class Front:
         self._wait_until_heard()
 
     def _wait_until_heard(self) -> None:
-        """Ask until an answer comes on iopub too: what is published before the subscription is lost."""
+        """Ask until an answer comes on iopub too: what is published before the subscription is lost.
+
+        On the control channel: many requests on the shell channel make ipykernel 7.0 to 7.3 deaf now and then (ipykernel#1529).
+        """
         deadline = time.monotonic() + START_TIMEOUT
         while True:
-            msg_id = self._send("shell", "kernel_info_request", {})
+            msg_id = self._send("control", "kernel_info_request", {})
             try:
                 self.wait_idle(msg_id, timeout=0.2)
             except TimeoutError:
