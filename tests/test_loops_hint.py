@@ -88,7 +88,7 @@ class Bound:
 
 
 async def test_a_real_httpx_client_that_the_notebook_has_used_fails_on_the_loop_thread_with_a_hint(url: str) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(limits=httpx.Limits(keepalive_expiry=None)) as client:  # a busy machine takes more than its 5 s
         assert (await client.get(url)).text == "ok"
 
         @tool
@@ -105,7 +105,7 @@ async def test_a_real_httpx_client_that_the_notebook_has_used_fails_on_the_loop_
 
 
 async def test_carried_by_the_notebooks_loop_the_same_client_works(url: str) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(limits=httpx.Limits(keepalive_expiry=None)) as client:  # a busy machine takes more than its 5 s
         assert (await client.get(url)).text == "ok"
 
         @tool
