@@ -36,6 +36,7 @@ async def url() -> AsyncIterator[str]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await reader.readuntil(b"\r\n\r\n"):
+                await asyncio.sleep(0.2)  # a client that finds the answer there already does not notice where it is
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
                 await writer.drain()
         except asyncio.IncompleteReadError:
