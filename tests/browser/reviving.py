@@ -82,10 +82,17 @@ def lab_of_all_kernels(browser: Browser, app: str) -> Lab:
 
 
 def busy_notebook(lab: Lab, kernel: str, kind: str, *, cards: int = 0, more: str = "", seconds: int = 60) -> Notebook:
-    """A saved notebook: cell 1 holds other people's widgets, cell 2 ``cards`` finished cards, cell 3 is busy with a run."""
+    """A saved notebook: cell 1 holds other people's widgets, cells 1 and 2 ``cards`` finished cards, cell 3 is busy with a run.
+
+    Two cells, since JupyterLab shows the first 50 outputs of one only, and a card has two.
+    """
     name = f"{kernel}-{kind}-{cards}-{abs(hash(more)) % 1000}.ipynb"
-    many = f"for number in range({cards}): await aw.chat(finished(number), 'What?')\n{more or 'pass'}"
-    lab.write(name, [SETUP, OTHERS, many, BUSY[kind].format(seconds=seconds)], kernel=kernel)
+    first, second = (
+        f"for number in range({begin}, {end}): await aw.chat(finished(number), 'What?')"
+        for begin, end in ((0, cards // 2), (cards // 2, cards))
+    )
+    cells = [SETUP, f"{OTHERS}\n{first}", f"{second}\n{more or 'pass'}", BUSY[kind].format(seconds=seconds)]
+    lab.write(name, cells, kernel=kernel)
     notebook = lab.open(name)
     notebook.page.add_init_script(CLOCK)
     for cell in range(3):
