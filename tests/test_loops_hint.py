@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-import httpx
+import httpx  # noqa: ASYNC127 - what notebooks use
 import pytest
 
 from agent_widgets.agent import Agent
