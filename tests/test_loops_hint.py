@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -33,7 +34,10 @@ def loop_thread() -> Any:
 async def url() -> AsyncIterator[str]:
     """A server that keeps its connections."""
 
+    connections: list[asyncio.StreamWriter] = []
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
         try:
             while await reader.readuntil(b"\r\n\r\n"):
                 await asyncio.sleep(0.2)  # a client that finds the answer there already does not notice where it is
@@ -45,6 +49,10 @@ async def url() -> AsyncIterator[str]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     server.close()
+    for writer in connections:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def carried_elsewhere(agent: object) -> Run:

@@ -12,9 +12,27 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, expect
 
-from tests.bench.stop import CELLS, SETUP
 from tests.browser.jlab import Lab, Notebook, chromium
 
+SETUP = """
+import asyncio
+import agent_widgets as aw
+from agent_widgets.backends import TextPiece
+
+class Endless:
+    "Says one word, then nothing until it is cancelled."
+    name = "endless"
+    async def stream(self, request):
+        yield TextPiece("word")
+        await asyncio.sleep(3600)
+
+agent = aw.Agent(Endless())
+"""
+CELLS = {
+    "awaiting": "run = aw.chat(agent, 'go'); await run",
+    "sync": "run = aw.chat(agent, 'go'); run.wait()",
+    "background": "run = aw.chat(agent, 'go')",
+}
 STOP = ".aw-stop"
 INTERRUPT = '[data-command="notebook:interrupt-kernel"]'
 

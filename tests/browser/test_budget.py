@@ -12,9 +12,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from agent_widgets.widget import LIVE_CARDS
-from tests.bench.clicks import STOP, presses
-from tests.bench.stop import CELLS
-from tests.bench.stop import SETUP as ENDLESS
+from tests.bench.clicks import CELLS, SETUP, STOP, presses
 from tests.bench.streams import Stream, Streamed, measure
 from tests.bench.tracing import LONG_MS
 from tests.browser.jlab import Lab
@@ -48,7 +46,7 @@ def test_one_block_of_thousands_of_tokens_does_not_hold_the_page_up(browser: Bro
 @pytest.mark.parametrize("app", ["lab", "notebook_app"])
 def test_a_click_on_stop_is_seen_in_the_page_before_the_person_wonders(app: str, request: pytest.FixtureRequest) -> None:
     host: Lab = request.getfixturevalue(app)
-    host.write("clicks.ipynb", [ENDLESS, CELLS["background"]])
+    host.write("clicks.ipynb", [SETUP, CELLS["background"]])
     notebook = host.open("clicks.ipynb")
     notebook.run_cell(0)
     notebook.wait_done(0)

@@ -114,6 +114,7 @@ class Host:
 
     def _display(self, data: JsonDict, _metadata: Any, _transient: Any) -> None:
         self.displayed.append(data)
+        self._arrived.set()
 
     def _send_comm(self, msg_type: str, content: JsonDict, _metadata: Any, _topic: Any, _buffers: Any) -> None:
         json.dumps(content)  # what cannot be sent must fail here

@@ -15,7 +15,7 @@ import sysconfig
 import threading
 import types
 from collections.abc import Callable, Coroutine
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 GONE = ("zmq", "ipykernel", "tornado", "jupyter_client", "nest_asyncio2", "multiprocessing")
 
@@ -97,7 +97,6 @@ def shell_of_a_page() -> tuple[Any, Any]:
             shell.send_comm(msg_type, content, metadata or {}, self.topic, buffers)
 
     class Stream:
-        encoding = "utf-8"
         publish_stream_callback = None
 
         def write(self, text: str) -> None:
@@ -106,7 +105,7 @@ def shell_of_a_page() -> tuple[Any, Any]:
         def flush(self) -> None:
             """Nothing waits."""
 
-    sys.stdout = cast("TextIO", Stream())
+    sys.stdout = cast("Any", Stream())
     shell: Any = Shell.instance(display_pub_class=Publisher)
     manager = comm.get_comm_manager()
     comm.create_comm = Comm

@@ -27,7 +27,7 @@ async def a_card_streams_while_its_cell_waits(host: Host) -> None:
     await host.cell("run = aw.chat(agent, 'go'); reply = await run")
     assert host.value("reply.text") == host.text() == "one two three"
     assert host.states()[-1] == "completed"
-    assert "one two three" in host.displayed[-1]["text/html"]  # the static twin
+    await host.until(lambda: "one two three" in host.displayed[-1]["text/html"])  # the static twin
 
 
 @story
