@@ -179,7 +179,7 @@ class NotebookKernel:
     def _after_cell(self, *_: object) -> None:
         try:
             if not self.anybody_there:
-                self.unattended.end_cell(self._waiter)
+                self.unattended.end_cell(self.waiter)
         finally:
             self.interrupts.end_cell()
 

@@ -224,6 +224,9 @@ class AgentWidget(anywidget.AnyWidget):
             self._tap.forget(self.comm.comm_id)
         for unlisten in self._unlisten:
             unlisten()
+        for run in self._runs:
+            if run.card is self:
+                run.card = None
         super().close()
 
     def let_go(self) -> None:

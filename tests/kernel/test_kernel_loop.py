@@ -151,8 +151,7 @@ def test_the_static_twin_has_the_end(front: Front) -> None:
     front.run(SETUP + "agent = aw.Agent(ScriptedModel(['the answer']))")
     cell = front.execute(CHAT + "await run")
     front.wait(cell)
-    twins = [m.content["data"].get("text/plain", "") for m in front.messages if m.type == "update_display_data"]
-    assert "the answer" in twins[-1]
+    front.wait_for(lambda m: m.type == "update_display_data" and "the answer" in m.content["data"].get("text/plain", ""))
 
 
 def test_the_loop_is_changed_between_runs_and_not_during_one(front: Front, page: Page) -> None:

@@ -287,11 +287,11 @@ def test_a_tool_that_asks_by_input_is_told_how_to_ask_and_a_cell_asks_as_ever(fr
     assert front.text(cell).endswith("you said yes\n")
     transcript = page.settle()
     for at, name in enumerate(("input", "getpass")):
-        assert result_of(transcript, at).startswith(f"InputError: A tool cannot ask by {name}(): ")
+        assert result_of(transcript, at).startswith(f"A tool cannot ask by {name}(): ")
         assert "@tool(external=True), which waits for run.answer(call_id, …)" in result_of(transcript, at)
     idle = Page(front)
     front.run("run = aw.chat(agent, 'go')")  # its tools run when no cell does
-    assert result_of(idle.settle()).startswith("InputError: A tool cannot ask by input(): ")
+    assert result_of(idle.settle()).startswith("A tool cannot ask by input(): ")
 
 
 PLOTS = """

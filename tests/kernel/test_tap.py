@@ -229,10 +229,10 @@ def test_a_peek_that_fails_costs_the_kernel_no_message_and_is_told(front: Front,
 
 
 def test_unload_takes_everything_out_and_load_puts_it_back(front: Front, page: Page) -> None:
-    front.run("import sys; before = sys.stdout; ip = get_ipython(); publish = ip.display_pub.publish")
+    front.run("import sys; kind = type(sys.stdout); ip = get_ipython(); publish = ip.display_pub.publish")
     front.run("manager = getattr(getattr(kernel, 'shell_channel_thread', None), 'manager', None)")
     front.run("reply_socket = getattr(manager, '_shell_socket', None)")
-    is_out = "print(stream._recv_callback == original, sys.stdout is before, ip.display_pub.publish == publish, "
+    is_out = "print(stream._recv_callback == original, type(sys.stdout) is kind, ip.display_pub.publish == publish, "
     is_out += "getattr(manager, '_shell_socket', None) is reply_socket)"
     front.run("%load_ext agent_widgets")
     assert front.run(is_out).startswith("False False False")
@@ -256,6 +256,7 @@ def test_unload_during_a_run_leaves_its_card_to_the_ordinary_handler_until_load(
     assert front.run("print(stream._recv_callback == original, first.status, second.status)") == "True interrupted running\n"
     front.run("%load_ext agent_widgets")
     busy = front.execute("time.sleep(1)\nbefore_its_end = second.status")
+    front.wait_for(lambda message: message.parent_id == busy and message.type == "execute_input")
     other.stop()
     front.wait(busy)
     other.wait_for_state("interrupted")
