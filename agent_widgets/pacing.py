@@ -21,7 +21,7 @@ BOUNDARY_GAP_SECONDS = 0.05
 TURNS_A_SECOND = 70.0
 """For the frames of all cards: six cards or more share it. What is left of the limit is for ends, answers and cells."""
 
-MESSAGES_A_SECOND = 90
+MESSAGES_A_SECOND = 80
 """A turn waits while so many messages went out in the last second. A kernel shall say no more than 100."""
 
 
