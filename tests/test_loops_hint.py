@@ -33,7 +33,6 @@ def loop_thread() -> Any:
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
     """A server that keeps its connections."""
-
     connections: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
