@@ -28,6 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 60.0
 """Seconds until a kernel must have answered. A cold start on a busy machine takes up to ten."""
 
+STARTS = 3
+"""How often a start is tried: jupyter_client chooses free ports, and somebody else may take one before the kernel does."""
+
 JsonDict = dict[str, Any]
 
 
@@ -68,13 +71,19 @@ class Front:
         self._arrived = threading.Condition()
         self._directory = tempfile.TemporaryDirectory(prefix="front-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "kernel.log"
-        self._manager = KernelManager(kernel_name="under-test", kernel_spec_manager=_OneSpec(python))
-        self._client = _RecordingClient(self._record)
-        try:
-            self._start(dict(env or {}))
-        except BaseException:
-            self.close()
-            raise
+        for attempt in range(1, STARTS + 1):
+            self._manager = KernelManager(kernel_name="under-test", kernel_spec_manager=_OneSpec(python))
+            self._client = _RecordingClient(self._record)
+            try:
+                self._start(dict(env or {}))
+            except BaseException:
+                port_was_taken = "Address already in use" in self.kernel_log()
+                self._end_kernel()
+                if attempt == STARTS or not port_was_taken:
+                    self._directory.cleanup()
+                    raise
+            else:
+                return
 
     def __enter__(self) -> Self:
         return self
@@ -84,12 +93,15 @@ class Front:
 
     def close(self) -> None:
         """Kill the kernel and wait until it is gone."""
+        self._end_kernel()
+        self._directory.cleanup()
+
+    def _end_kernel(self) -> None:
         if self._manager.has_kernel:
             self._manager.shutdown_kernel(now=True)
         if self._client.ioloop_thread is not None:
             self._client.stop_channels()
         self._manager.cleanup_resources()
-        self._directory.cleanup()
 
     # -- cells ----------------------------------------------------------------------------------------------------------
 
