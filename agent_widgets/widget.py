@@ -72,6 +72,7 @@ SNAPSHOT_LIMIT = 256_000
 
 KEEP_SECONDS = 5.0
 """How long the loop that carries a run may take to say its end again."""
+
 LIVE_CARDS = 50
 """Of the cards whose runs have ended, so many stay live; in the place of an older one its static twin is shown."""
 
@@ -343,8 +344,8 @@ class AgentWidget(anywidget.AnyWidget):
             self.on_static(self.static())
         except Exception:  # the comm boundary, as in _frame
             logger.exception("agent-widgets: a card's static twin could not be updated; its run goes on")
-        if self._shared is not None and not self.composer and self._has_ended:
-            self._shared.has_ended(self)
+        if self._shared is not None and self.comm is not None and not self.composer and self._has_ended:
+            self._shared.has_ended(self)  # not if it was closed before its twin had its turn
 
     def _keep_again(self) -> None:
         """Of an earlier cell, and with nobody there: say it as the cell that runs here, on the main thread."""
