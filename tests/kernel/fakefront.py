@@ -9,7 +9,10 @@ All sockets live on one thread of the client (``jupyter_client``'s); any thread 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import socket
 import sys
 import tempfile
 import threading
@@ -28,8 +31,9 @@ ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 60.0
 """Seconds until a kernel must have answered. A cold start on a busy machine takes up to ten."""
 
-STARTS = 3
-"""How often a start is tried: jupyter_client chooses free ports, and somebody else may take one before the kernel does."""
+PORTS = range(10_000, 30_000)
+"""Where a kernel's ports are. jupyter_client takes those that the system gives to clients too, and then a connection of somebody
+else may hold a port before the kernel binds it: "Address already in use", once in some hundred starts."""
 
 JsonDict = dict[str, Any]
 
@@ -71,19 +75,13 @@ class Front:
         self._arrived = threading.Condition()
         self._directory = tempfile.TemporaryDirectory(prefix="front-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "kernel.log"
-        for attempt in range(1, STARTS + 1):
-            self._manager = KernelManager(kernel_name="under-test", kernel_spec_manager=_OneSpec(python))
-            self._client = _RecordingClient(self._record)
-            try:
-                self._start(dict(env or {}))
-            except BaseException:
-                port_was_taken = "Address already in use" in self.kernel_log()
-                self._end_kernel()
-                if attempt == STARTS or not port_was_taken:
-                    self._directory.cleanup()
-                    raise
-            else:
-                return
+        self._manager = KernelManager(kernel_name="under-test", kernel_spec_manager=_OneSpec(python), **_free_ports())
+        self._client = _RecordingClient(self._record)
+        try:
+            self._start(dict(env or {}))
+        except Exception:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -93,15 +91,12 @@ class Front:
 
     def close(self) -> None:
         """Kill the kernel and wait until it is gone."""
-        self._end_kernel()
-        self._directory.cleanup()
-
-    def _end_kernel(self) -> None:
         if self._manager.has_kernel:
             self._manager.shutdown_kernel(now=True)
         if self._client.ioloop_thread is not None:
             self._client.stop_channels()
         self._manager.cleanup_resources()
+        self._directory.cleanup()
 
     # -- cells ----------------------------------------------------------------------------------------------------------
 
@@ -339,6 +334,18 @@ class _OneSpec(KernelSpecManager):
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
         return self._spec
+
+
+def _free_ports() -> dict[str, Any]:
+    """Arguments of a ``KernelManager``: five ports that nobody has."""
+    free: set[int] = set()
+    while len(free) < 5:
+        port = secrets.choice(PORTS)  # not from `random`: two test processes may have seeded it alike
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            free.add(port)
+    names = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+    return {"cache_ports": False, **dict(zip(names, free, strict=True))}
 
 
 class _RecordingClient(ThreadedKernelClient):
