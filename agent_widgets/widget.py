@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
 import logging
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import anywidget
 import ipywidgets
@@ -29,35 +25,26 @@ import traitlets
 from ipywidgets import widget_serialization
 
 from agent_widgets.backends import Inputs
-from agent_widgets.decisions import Decision
+from agent_widgets.cardcode import CardCode, code_key, static_file
+from agent_widgets.clicks import Clicks
 from agent_widgets.errors import AgentWidgetsError, InputError
 from agent_widgets.eventlog import EventLog
 from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
 from agent_widgets.hosts import current_host
-from agent_widgets.inbox import Note
 from agent_widgets.kernel import NotebookKernel
 from agent_widgets.loops import on_loop
-from agent_widgets.messages import JsonObject, PermissionRule, new_id
+from agent_widgets.messages import JsonObject, new_id
 from agent_widgets.pacing import Pacer
 from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
 from agent_widgets.settings import AgentWidgets
 from agent_widgets.wire import (
-    AnswerCall,
     AnyCommand,
     AskTwin,
-    Decide,
-    DecideAll,
     Forget,
     Hello,
-    Resume,
     Resync,
-    Rule,
-    Send,
-    Steer,
-    Stop,
-    Withdraw,
     events_message,
     load_command,
     notice_message,
@@ -66,60 +53,18 @@ from agent_widgets.wire import (
     twin_message,
 )
 
-STATIC = Path(__file__).parent / "static"
 SNAPSHOT_LIMIT = 256_000
 """Characters in the synced snapshot; a page that asks gets everything."""
 
 KEEP_SECONDS = 5.0
 """How long the loop that carries a run may take to say its end again."""
 
-LIVE_CARDS = 50
-"""Of the cards whose runs have ended, so many stay live; in the place of an older one its static twin is shown."""
-
-REMEMBERED_COMMANDS = 1000
 MESSAGES_OF_A_COMMAND = 3
 """What a kernel says about each message from a page: busy, idle, and an answer."""
 
 MESSAGES_OF_A_NEW_CARD = 4 + MESSAGES_OF_A_COMMAND
 """Until it is on the screen: a comm, a snapshot, two outputs, and the hello of its page, for which room is left."""
 logger = logging.getLogger("agent_widgets")
-
-
-class CardCode(ipywidgets.Widget):
-    """What all cards of a kernel share: the JavaScript, which a page gets once, and a layout; and which of them may go."""
-
-    _model_name = traitlets.Unicode("WidgetModel").tag(sync=True)
-    _model_module = traitlets.Unicode("@jupyter-widgets/base").tag(sync=True)
-    code = traitlets.Unicode().tag(sync=True)
-
-    _one: ClassVar[CardCode | None] = None
-
-    def __init__(self) -> None:
-        super().__init__(code=_static("card.js"))
-        self.layout = ipywidgets.Layout()
-        self._ended: OrderedDict[AgentWidget, None] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def has_ended(self, card: AgentWidget) -> None:
-        """Nothing goes on in this card; of such the newest are kept live."""
-        with self._lock:
-            self._ended[card] = None
-            self._ended.move_to_end(card)
-            oldest = self._ended.popitem(last=False)[0] if len(self._ended) > LIVE_CARDS else None
-        if oldest is not None:
-            oldest.let_go()
-
-    def goes_on(self, card: AgentWidget) -> None:
-        """Something goes on in this card, or it is closed."""
-        with self._lock:
-            self._ended.pop(card, None)
-
-    @classmethod
-    def get(cls) -> CardCode:
-        """The one of this kernel; made again when its comm was closed."""
-        if cls._one is None or cls._one.comm is None:
-            cls._one = cls()
-        return cls._one
 
 
 class AgentWidget(anywidget.AnyWidget):
@@ -152,9 +97,9 @@ class AgentWidget(anywidget.AnyWidget):
         """
         defaults = AgentWidgets.get()
         self.session = session
-        self._start = start
         self._context = contextvars.copy_context()
         self._runs: list[Run] = []
+        self._clicks = Clicks(session, self._runs, lambda inputs: start(inputs, self))
         self._unlisten: list[Callable[[], None]] = []
         self._seq = 0
         self._buffers: OrderedDict[str, EventLog] = OrderedDict()
@@ -164,16 +109,15 @@ class AgentWidget(anywidget.AnyWidget):
         self._pacer = Pacer(notebook.airtime if notebook else None, frames_a_second=defaults.frames_a_second)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = float("inf")
-        self._handled: OrderedDict[str, None] = OrderedDict()
         self._latest = snapshot_message(0, ())
         self.on_static: Callable[[dict[str, str]], None] | None = None
         # One process of marimo, Panel or Solara serves many pages, and none of them knows a widget of another one.
         shared = self._shared = CardCode.get() if notebook is not None and not notebook.is_terminal else None
         super().__init__(
-            _esm=_static("card.js" if shared is None else "loader.js"),
+            _esm=static_file("card.js" if shared is None else "loader.js"),
             _bundle=shared,
             layout=ipywidgets.Layout() if shared is None else shared.layout,
-            bundle_key=_code_key(),
+            bundle_key=code_key(),
             agent=session.backend.name,
             css_id=new_id()[:8],
             composer=composer,
@@ -378,11 +322,8 @@ class AgentWidget(anywidget.AnyWidget):
         except InputError as error:
             self.send(notice_message("", f"This click was not understood and nothing was done ({error})."))
             return
-        if command.id in self._handled:
+        if not self._clicks.is_new(command.id):
             return
-        self._handled[command.id] = None
-        if len(self._handled) > REMEMBERED_COMMANDS:
-            self._handled.popitem(last=False)
         if not isinstance(command, Hello):
             self._pacer.count(time.monotonic(), MESSAGES_OF_A_COMMAND)
         try:
@@ -396,54 +337,18 @@ class AgentWidget(anywidget.AnyWidget):
         match command:
             case Hello() | Resync():
                 self._answer(command)
+                return ""
             case AskTwin():
                 self._send_frame()
                 self.send(twin_message(self.static()))
-            case Stop():
-                run = self._run_named(command.run_id)
-                run.stop(command.after, command.reason, call_id=command.call_id or None, source="user")
-            case Decide() | DecideAll():
-                return self._decide(command)
-            case AnswerCall():
-                return self._run_named(command.run_id).take_answer(command.call_id, command.text)
-            case Steer():
-                return self._steer(command)
-            case Withdraw():
-                return self._run_named(command.run_id).take_back(command.steer_id)
+                return ""
             case Forget():
-                if not self.session.forget_rule(_rule_of(command.rule)):
+                notice = self._clicks.carry_out(command)
+                if notice:
                     self._send_rules()
-                    return "This rule had been taken back already."
-            case Send():
-                self._start(command.text, self)
-            case Resume():
-                run = self._run_named(command.run_id)
-                if not run.is_over or run is not self._runs[-1]:
-                    return "Only the last run of a card can be continued, and only when it has ended."
-                self._start(run.inputs_to_resume, self)
-        return ""
-
-    def _decide(self, command: Decide | DecideAll) -> str:
-        run, confirmed = self._run_named(command.run_id), command.decision == "approve"
-        if isinstance(command, Decide):
-            rule = _rule_of(command.rule) if command.rule else False
-            decision = Decision(confirmed=confirmed, reason=command.reason, arguments=command.arguments, always=rule)
-            return run.decide(command.call_id, replace(decision, seen=command.fingerprint))
-        decide = partial(run.decide_all, command.calls, Decision(confirmed=confirmed, reason=command.reason))
-        return run.then_stop(decide, command.reason) if command.stop else decide()
-
-    def _steer(self, command: Steer) -> str:
-        run = self._run_named(command.run_id)
-        if run.is_over:
-            return "Not sent: this run has ended."
-        run.add_note(Note(id=command.id, text=command.text))
-        return ""
-
-    def _run_named(self, run_id: str) -> Run:
-        for run in self._runs:
-            if run.run_id == run_id:
-                return run
-        raise InputError("This card does not show that run; nothing was done.")
+                return notice
+            case _:
+                return self._clicks.carry_out(command)
 
     def _answer(self, command: Hello | Resync) -> None:
         """A page has appeared, or has missed something: give it everything."""
@@ -483,23 +388,3 @@ def _spoken(path: Path | None) -> str:
         if path.is_relative_to(start):
             return prefix + path.relative_to(start).as_posix()
     return path.as_posix()
-
-
-def _rule_of(rule: Rule) -> PermissionRule:
-    return PermissionRule(rule.tool_name, rule.rule_content)
-
-
-@lru_cache(maxsize=4)
-def _static(name: str) -> str:
-    path = STATIC / name
-    if not path.exists():
-        raise AgentWidgetsError(
-            f"The card's JavaScript ({path.name}) was not built. In a source checkout run `make bundle`; "
-            "an installed wheel brings it, so reinstall agent-widgets."
-        )
-    return path.read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _code_key() -> str:
-    return "agent-widgets@" + hashlib.sha256(_static("card.js").encode()).hexdigest()[:16]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 import sys
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -128,7 +128,7 @@ def test_a_card_that_is_placed_by_an_app_carries_its_code_and_asks() -> None:
     (run,) = card.session.runs
     assert card.get_state()["_bundle"] is None
     assert card.get_state()["_esm"] == (STATIC / "card.js").read_text(encoding="utf-8")
-    wait_until_paused(run)
+    wait_until(lambda: run.status == "paused")
     run.approve()
     assert run.wait().text == "Done."
 
@@ -139,13 +139,17 @@ def test_with_on_confirm_nobody_is_asked_on_a_placed_card() -> None:
 
 
 def test_a_card_shows_the_runs_so_far_and_what_is_resumed_from_it() -> None:
-    agent = storyteller()
+    endless = [say(["word "] * 2000)]
+    model = ScriptedModel([endless, endless, [say("And so on.")]], tokens_per_second=50)
+    agent = aw.Agent(model, name="storyteller")
     first = aw.chat(agent, "Tell me a story")
+    wait_until(lambda: len(model.requests) == 1)
     first.stop()
     first.wait()
     card = aw.card(agent)
     assert [run["run_id"] for run in card.get_state()["snapshot"]["runs"]] == [first.run_id]
     second = aw.card(agent, "Go on").session.runs[-1]
+    wait_until(lambda: len(model.requests) == 2)
     second.stop()
     resumed = second.wait().resume()
     assert resumed.card is second.card
@@ -159,6 +163,9 @@ def test_an_argument_of_card_that_cannot_work_is_refused_as_in_chat(arguments: d
         make(storyteller(), **arguments)
 
 
-def wait_until_paused(run: aw.Run) -> None:
-    while run.status != "paused":
-        wait([run.ended], 0.01)
+def wait_until(truth: Callable[[], object]) -> None:
+    """Wait for it, for ten seconds at most."""
+    deadline = time.monotonic() + 10
+    while not truth():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)

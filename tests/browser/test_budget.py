@@ -11,7 +11,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, expect
 
-from agent_widgets.widget import LIVE_CARDS
+from agent_widgets.cardcode import LIVE_CARDS
 from tests.bench.clicks import CELLS, SETUP, STOP, presses
 from tests.bench.streams import Stream, Streamed, measure
 from tests.bench.tracing import LONG_MS

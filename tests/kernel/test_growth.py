@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_widgets.cardcode import LIVE_CARDS
 from agent_widgets.sessions import KEPT_RUNS
-from agent_widgets.widget import LIVE_CARDS
 from tests.bench.growth import STORIES, Story, measure
 from tests.kernel.fakefront import Front
 from tests.kernel.page import Page
