@@ -151,7 +151,7 @@ def test_the_public_names_are_these_in_order_and_each_exists() -> None:
     assert [name for name in NAMES if not hasattr(aw, name)] == []
 
 
-@pytest.mark.parametrize(("function", "expected"), SIGNATURES, ids=str)
+@pytest.mark.parametrize(("function", "expected"), SIGNATURES, ids=[function.__qualname__ for function, _ in SIGNATURES])
 def test_the_public_signatures_are_these(function: Callable[..., Any], expected: str) -> None:
     assert without_annotations(function) == expected
 

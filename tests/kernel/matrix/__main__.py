@@ -101,7 +101,7 @@ def _suite(kernels: list[Kernel]) -> Iterator[str]:
     """The tests of kernels, on each kernel; gives the failures."""
     for kernel in [kernel for kernel in kernels if kernel.python == kernels[-1].python]:
         began = time.monotonic()
-        given = [f"--kernel={kernel.ipykernel}={kernel.interpreter}", "-q", "-m", "", "tests/kernel"]
+        given = [f"--kernel={kernel.ipykernel}={kernel.interpreter}", "-q", "-n", "4", "-m", "", "tests/kernel"]
         done = subprocess.run([sys.executable, "-m", "pytest", *given], cwd=ROOT, capture_output=True, text=True, check=False)
         last = done.stdout.strip().splitlines()[-1:]
         _say(f"\ntests/kernel on {kernel.name}: {''.join(last)} ({time.monotonic() - began:.0f} s)")
