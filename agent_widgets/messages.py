@@ -35,6 +35,13 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat()
 
 
+def _is_moment(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def no_metadata() -> JsonObject:
     """The default of every ``metadata`` field: an empty dict of its own."""
     return {}
@@ -184,6 +191,15 @@ class ToolCallBlock:
     original_input: str | None = None
     answer_by: str | None = None
     answer_within: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check what is calculated with.
+
+        Raises:
+            InputError: ``answer_by`` is not a moment with its zone.
+        """
+        if self.answer_by is not None and not _is_moment(self.answer_by):
+            raise InputError(f"answer_by is {self.answer_by!r:.60}; it must be a time as 2026-01-31T09:30:00+00:00.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

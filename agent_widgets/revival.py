@@ -19,16 +19,13 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import os
 import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from agent_widgets.settings import AgentWidgets
 from agent_widgets.tap import EarlyTap
-
-OFF_SWITCH = "AGENT_WIDGETS_EARLY_ANSWERS"
-"""Environment variable: ``0`` leaves all answers to the kernel's main thread."""
 
 CONTROL_TARGET = "jupyter.widget.control"
 REMEMBERED_COMMS = 100
@@ -37,7 +34,7 @@ logger = logging.getLogger("agent_widgets")
 
 
 class Reviver:
-    """Answers a reloaded page for a kernel whose main thread is busy. ``enabled`` may be set at any time."""
+    """Answers a reloaded page for a kernel whose main thread is busy. ``AgentWidgets.early_answers`` switches it."""
 
     def __init__(self, kernel: Any, tap: EarlyTap, events: Any) -> None:
         """Begin to listen.
@@ -47,7 +44,6 @@ class Reviver:
             tap: Tells of requests when they reach the socket.
             events: IPython's events, which say when a cell begins and ends.
         """
-        self.enabled = os.environ.get(OFF_SWITCH, "1") != "0"
         self.failures = 0
         self._kernel = kernel
         self._tap = tap
@@ -96,7 +92,7 @@ class Reviver:
     # -- on the thread that owns the shell socket: what a page asks --------------------------------------------------
 
     def _see(self, kind: str, request: Any, idents: Sequence[bytes]) -> None:
-        if not self.enabled or self._cell is None:
+        if self._cell is None or not AgentWidgets.get().early_answers:
             return
         if kind == "kernel_info_request":
             self._tell_info(request, idents)

@@ -46,6 +46,10 @@ class AgentWidgets(Configurable):
         max=20.0,
         help="How often a card shows streamed text, from 1 to 20. For cards made from now on.",
     ).tag(config=True)
+    early_answers = traitlets.Bool(
+        default_value=True,
+        help="Whether a page that is reloaded while a cell runs gets all its widgets at once, not when the cell ends.",
+    ).tag(config=True)
     remote_images = traitlets.Bool(
         default_value=False,
         help="Whether a page loads images at an address (https) in what a model writes: they can tell a server what was said.",

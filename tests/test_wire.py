@@ -283,6 +283,16 @@ def test_a_damaged_state_is_a_saved_state_error(value: object) -> None:
         load_state(value)
 
 
+@pytest.mark.parametrize("answer_by", ["tomorrow", "2026-01-31T09:30:00", ""])
+def test_a_question_whose_time_ends_at_no_moment_is_a_saved_state_error(answer_by: str) -> None:
+    call = ToolCallBlock(id="c", name="delete", state="asking", answer_by="2026-01-31T09:30:00+00:00")
+    value = dump_state(AgentState(context=(replace(MESSAGE, content=(call,)),)))
+    assert load_state(value).context[0].content == (call,)
+    damaged = json.loads(json.dumps(value).replace("2026-01-31T09:30:00+00:00", answer_by))
+    with pytest.raises(SavedStateError, match=r"answer_by is '.*'; it must be a time as 2026"):
+        load_state(damaged)
+
+
 # -- to the page ----------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tests.browser.jlab import Lab, chromium
 from tests.browser.reviving import BUSY, KERNELS, busy_notebook, lab_of_all_kernels, reload
 
-OFF = "aw.kernel.NotebookKernel.get().reviver.enabled = False"
+OFF = "%config AgentWidgets.early_answers = False"
 HEAD = f"{'seconds from the reload to':<40}{'notebook':>10}{'card: off':>12}{'on':>8}{'Stop: on':>12}"
 
 

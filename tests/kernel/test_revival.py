@@ -139,7 +139,7 @@ def test_an_idle_kernel_answers_once_by_itself(front: Front, page: Page) -> None
 @pytest.mark.parametrize(
     "off",
     [
-        "aw.kernel.NotebookKernel.get().reviver.enabled = False",
+        "%config AgentWidgets.early_answers = False",
         "get_ipython().run_line_magic('load_ext', 'agent_widgets'); get_ipython().run_line_magic('unload_ext', 'agent_widgets')",
     ],
 )
@@ -154,12 +154,6 @@ def test_switched_off_or_unloaded_the_kernel_answers_alone(front: Front, page: P
     assert (len(back.infos()), len(back.states())) == (1, 1)
     assert back.infos()[0].time - back.asked_at > 0.5
     front.run("run.stop()")
-
-
-def test_the_environment_variable_switches_it_off(kernel_python: Any) -> None:
-    with Front(kernel_python, env={"AGENT_WIDGETS_EARLY_ANSWERS": "0"}) as front:
-        front.run(SETUP)
-        assert front.run("print(aw.kernel.NotebookKernel.get().reviver.enabled)") == "False\n"
 
 
 HESITANT = """

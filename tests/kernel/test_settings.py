@@ -58,7 +58,7 @@ def test_the_magic_shows_and_sets_the_defaults_of_what_comes_after_it(front: Fro
     front.run(f"{SETUP}\n%load_ext agent_widgets")
     assert "AgentWidgets" in front.run("%config")
     shown = front.run("%config AgentWidgets")
-    for name in ("model", "on_confirm", "deadline", "answer_within", "frames_a_second", "remote_images"):
+    for name in ("model", "on_confirm", "deadline", "answer_within", "frames_a_second", "early_answers", "remote_images"):
         assert f"AgentWidgets.{name}=" in shown
     front.run("%config AgentWidgets.answer_within = 3600")
     front.run("%config AgentWidgets.frames_a_second = 5")
