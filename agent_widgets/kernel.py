@@ -6,6 +6,7 @@ The only room that knows ipykernel. In a terminal IPython or a plain script the 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 from agent_widgets.capture import OutputCapture
 from agent_widgets.cells import CellWaiter, TerminalWaiter
+from agent_widgets.errors import InputError
 from agent_widgets.interrupts import Heartbeat, Interrupts
 from agent_widgets.mainthread import MainThread
 from agent_widgets.pacing import Airtime
@@ -60,6 +62,7 @@ class NotebookKernel:
         self.reviver: Reviver | None = None
         self._nesting_told = False
         self._follows_cells = False
+        self._cell_context = contextvars.copy_context()
 
     @classmethod
     def get(cls) -> NotebookKernel | None:
@@ -119,10 +122,14 @@ class NotebookKernel:
         pages tell which cell they run, and write their ids otherwise than Python's client, which counts its messages; and
         those who execute notebooks with that client allow no stdin.
         """
-        get_parent: Any = getattr(self.kernel, "get_parent", None)
-        parent: dict[str, Any] = (get_parent() if get_parent else None) or {}
+        parent = self._parent()
         counted = _PYTHONS_ID.fullmatch(str(parent.get("header", {}).get("msg_id")))
         return bool(counted) and not parent.get("metadata") and getattr(self.kernel, "_allow_stdin", False)
+
+    def _parent(self) -> dict[str, Any]:
+        """The request that runs here."""
+        get_parent: Any = getattr(self.kernel, "get_parent", None)
+        return (get_parent() if get_parent else None) or {}
 
     def watch(self, run: Run) -> None:
         """Look after a run that a cell started: keep the kernel's loop awake, and with nobody there end it inside its cell."""
@@ -153,7 +160,7 @@ class NotebookKernel:
             self._capture.uninstall()
             self._capture = None
         if self._follows_cells:
-            self.shell.events.unregister("pre_run_cell", self.interrupts.begin_cell)
+            self.shell.events.unregister("pre_run_cell", self._before_cell)
             self.shell.events.unregister("post_run_cell", self._after_cell)
             self._follows_cells = False
 
@@ -161,6 +168,7 @@ class NotebookKernel:
         """Put in what is not there; the tap looks each time whether it still is."""
         self.tap.install()
         self.follow_cells()
+        self._lend_context()
         if self.reviver is None and self.kernel is not None:
             self.reviver = Reviver(self.kernel, self.tap, self.shell.events)
         if self.main_loop is not None:
@@ -172,9 +180,31 @@ class NotebookKernel:
     def follow_cells(self) -> None:
         """Know from now on which cell executes."""
         if not self._follows_cells:
-            self.shell.events.register("pre_run_cell", self.interrupts.begin_cell)
+            self.shell.events.register("pre_run_cell", self._before_cell)
             self.shell.events.register("post_run_cell", self._after_cell)
             self._follows_cells = True
+
+    def _before_cell(self, *_: object) -> None:
+        self._cell_context = contextvars.copy_context()
+        self.interrupts.begin_cell()
+
+    def _lend_context(self) -> None:
+        """Make this thread the newest cell's in what it lacks: ipykernel 7.0 can show nothing from a thread that has no cell.
+
+        Raises:
+            InputError: there, and no cell was followed so far.
+        """
+        here = contextvars.copy_context()
+        for variable, value in self._cell_context.items():
+            if variable not in here:
+                variable.set(value)
+        try:
+            self._parent()
+        except LookupError:
+            raise InputError(
+                "The first use of agent_widgets was in a thread of your own, from which this kernel (ipykernel 7.0) can show "
+                "nothing. Run  %load_ext agent_widgets  in a cell first."
+            ) from None
 
     def _after_cell(self, *_: object) -> None:
         try:

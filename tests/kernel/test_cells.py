@@ -15,8 +15,17 @@ WIDGETS = """
 %load_ext agent_widgets
 import ipywidgets
 """
+CHAT_IN_THREAD = """
+import threading
+
+def chat_in_thread():
+    thread = threading.Thread(target=aw.chat, args=(agent, 'go'))
+    thread.start()
+    thread.join()
+"""
 CELLS = {
     "in the background": "aw.chat(agent, 'go')",
+    "in a thread of the cell": "chat_in_thread()",
     "await": "await aw.chat(agent, 'go')",
     "sync": "aw.chat(agent, 'go').wait()",
     "sync in an async cell": "await asyncio.sleep(0)\naw.chat(agent, 'go').wait()",
@@ -34,7 +43,7 @@ CELLS = {
 def front(kernel_python: Path) -> Iterator[Front]:
     """One kernel for all of them."""
     with Front(kernel_python) as front:
-        assert front.run(SETUP + WIDGETS) == ""
+        assert front.run(SETUP + WIDGETS + CHAT_IN_THREAD) == ""
         yield front
 
 
@@ -61,6 +70,19 @@ def test_a_card_streams_and_stops_and_queued_cells_keep_their_order(front: Front
     assert [front.wait(msg_id)["status"] for msg_id in (cell, *queued)] == ["ok", "ok", "ok"]
     assert front.run("print(order, agent.state.check(), agent.state.context[0].text)") == "[1, 2] () go\n"
     assert front.run("await aw.chat(agent, 'go on'); print(agent.state.context[-1].text)").endswith("went on\n")
+
+
+def test_the_first_use_in_a_thread_of_its_own_shows_its_card_or_says_what_to_do(kernel_python: Path) -> None:
+    with Front(kernel_python) as front:
+        front.run(f"{SETUP}\n{CHAT_IN_THREAD}\nagent = aw.Agent(ScriptedModel([[say('one')]]))")
+        page = Page(front)
+        fault = front.run("chat_in_thread()")
+        if front.run("import ipykernel; print(ipykernel.__version__)").startswith("7.0"):
+            assert "Run  %load_ext agent_widgets  in a cell first." in fault
+            front.run("%load_ext agent_widgets")
+            fault = front.run("chat_in_thread()")
+        assert "InputError" not in fault
+        page.wait_for_state("completed")
 
 
 def test_autoawait_can_be_off(front: Front, page: Page) -> None:
