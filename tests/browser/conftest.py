@@ -29,3 +29,9 @@ def notebook_app(browser: Browser) -> Iterator[Lab]:
     """Notebook 7, likewise."""
     with Lab(browser, "notebook") as app:
         yield app
+
+
+@pytest.fixture(params=["lab", "notebook_app"])
+def app(request: pytest.FixtureRequest) -> Lab:
+    """JupyterLab, then Notebook 7."""
+    return request.getfixturevalue(request.param)

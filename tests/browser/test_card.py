@@ -195,20 +195,6 @@ def test_a_second_view_shows_the_same_and_both_are_alive(lab: Lab) -> None:
     notebook.close()
 
 
-def test_the_kernels_stop_button_ends_the_run_and_run_all(lab: Lab) -> None:
-    notebook = opened(
-        lab, "interrupt", "agent = aw.Agent(slow())\nrun = aw.chat(agent, 'Tell me a story')\nawait run", "print('must not run')"
-    )
-    notebook.run_all()
-    expect(card(notebook, 1)).to_contain_text("word5", timeout=15_000)
-    notebook.interrupt()
-    ended(notebook, 1, "stopped")
-    notebook.wait_text(1, "AgentStopped: the run was stopped and its state is kept")
-    expect(card(notebook, 1)).to_contain_text("kernel")
-    assert notebook.text(2) == ""
-    notebook.close()
-
-
 def test_a_saved_notebook_without_its_kernel_shows_the_transcript_once(themed: Lab) -> None:
     notebook = opened(
         themed,

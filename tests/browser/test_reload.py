@@ -42,12 +42,6 @@ def kernels(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(params=["lab", "notebook_app"])
-def app(request: pytest.FixtureRequest) -> Lab:
-    """JupyterLab, then Notebook 7."""
-    return request.getfixturevalue(request.param)
-
-
 def others_answer(notebook: Notebook) -> None:
     """Other people's widgets are there and do what they do."""
     widgets = notebook.output(1)
