@@ -196,8 +196,16 @@ def test_a_second_view_shows_the_same_and_both_are_alive(lab: Lab) -> None:
 
 
 def test_a_saved_notebook_without_its_kernel_shows_the_transcript_once(themed: Lab) -> None:
+    shows_its_transcript_without_its_kernel(themed)
+
+
+def test_notebook_7_shows_the_transcript_without_its_kernel(notebook_app: Lab) -> None:
+    shows_its_transcript_without_its_kernel(notebook_app)
+
+
+def shows_its_transcript_without_its_kernel(app: Lab) -> None:
     notebook = opened(
-        themed,
+        app,
         "reopen",
         "agent = aw.Agent(ScriptedModel([[say('A **bold** answer.')]]))\nawait aw.chat(agent, 'What is it?')",
         ASKS,
@@ -213,12 +221,12 @@ def test_a_saved_notebook_without_its_kernel_shows_the_transcript_once(themed: L
     notebook.command("notebook:shutdown-kernel", wait=False)
     notebook.wait_kernel("none")
     notebook.close()
-    again = themed.open("reopen.ipynb")
+    again = app.open("reopen.ipynb")
     expect(again.output(1).locator(".aw-static strong")).to_have_text("bold")
     expect(again.output(2).locator(".aw-static")).to_contain_text("waits for a decision")
     expect(again.output(1)).not_to_contain_text("live card")
     assert again.page.get_by_text("Error displaying widget").locator("visible=true").count() == 0
-    again.screenshot(f"reopened-{theme_of(again)}")
+    again.screenshot(f"reopened-{app.app}-{theme_of(again)}")
     again.close()
 
 
