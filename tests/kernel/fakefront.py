@@ -212,6 +212,7 @@ class Front:
         """
         if not self.has_subshells:
             raise LookupError("This kernel has no subshells: they came with ipykernel 7.")
+        self.wait_idle(self.ask_info())  # before its main thread runs, ipykernel fails on the request and never answers
         return str(self.control("create_subshell_request")["subshell_id"])
 
     def interrupt(self) -> None:
