@@ -181,7 +181,7 @@ matrix-env: $(foreach python,$(PYTHONS),$(KERNELS:%=.venvs/matrix/$(python)-%/.r
 .venvs/matrix/%/.ready: ipykernel = $(patsubst ipykernel==pre,ipykernel,ipykernel==$(lastword $(subst -, ,$*)))
 .venvs/matrix/%/.ready: $(BUILD_INPUTS) | matrix-pythons .venv/bin/python bundle
 	"$$($(call find-python,$(version)))" -m venv --without-pip $(@D)
-	$(call pip-into,$(@D)) --no-compile $(ipykernel) --editable .
+	$(call pip-into,$(@D)) --no-compile $(ipykernel) nest-asyncio nest-asyncio2 --editable .
 	touch $@
 
 # On the PATH, or in pyenv: its shims answer for versions that are there and not chosen, by failing.
