@@ -104,7 +104,13 @@ def spawned(command: list[str], env: dict[str, str], cwd: Path | None = None) ->
     """This Python in a pseudo-terminal of its own; pexpect has no types."""
     pty: Any = pexpect
     env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
-    return pty.spawn(sys.executable, command, env=env, cwd=cwd, encoding="utf-8", timeout=30, dimensions=(50, 200))
+    options = {"preexec_fn": hear_ctrl_c, "encoding": "utf-8", "timeout": 30, "dimensions": (50, 200)}
+    return pty.spawn(sys.executable, command, env=env, cwd=cwd, **options)
+
+
+def hear_ctrl_c() -> None:
+    """As from a terminal: what a script starts in its background ignores SIGINT, and hands that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
