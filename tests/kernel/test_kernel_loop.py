@@ -7,8 +7,7 @@ import time
 import pytest
 
 from tests.kernel.fakefront import Front
-from tests.kernel.page import SETUP, Page
-from tests.kernel.test_stop import SOON
+from tests.kernel.page import SETUP, SOON, Page
 
 CHAT = "run = aw.chat(agent, 'tell me', loop='kernel'); "
 CELLS = {

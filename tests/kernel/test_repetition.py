@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernel.fakefront import Front
 from tests.kernel.matrix.presses import Presser
-from tests.kernel.test_stop import SOON
+from tests.kernel.page import SOON
 
 
 @pytest.mark.timeout(400)

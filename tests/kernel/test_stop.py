@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.kernel.fakefront import Front
-from tests.kernel.page import SETUP, Page
+from tests.kernel.page import SETUP, SOON, Page
 
 CELLS = {
     "awaiting": "run = aw.chat(agent, 'tell me'); await run; order.append('run')",
@@ -15,8 +15,6 @@ CELLS = {
     "sync in an awaiting cell": "await asyncio.sleep(0)\nrun = aw.chat(agent, 'tell me'); run.wait(); order.append('run')",
     "background": "run = aw.chat(agent, 'tell me'); order.append('run')",
 }
-SOON = 0.4
-"""Seconds from a click to the kernel's answer, on a machine that is busy with other tests. The bench has the real figures."""
 
 
 @pytest.fixture

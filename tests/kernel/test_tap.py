@@ -11,8 +11,8 @@ import time
 import pytest
 
 from tests.kernel.fakefront import Front
-from tests.kernel.page import SETUP, Page
-from tests.kernel.test_stop import SOON, is_seven
+from tests.kernel.page import SETUP, SOON, Page
+from tests.kernel.test_stop import is_seven
 
 KERNEL = """
 import threading
