@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from tests.browser.jlab import Lab, chromium
-from tests.browser.reviving import BUSY, KERNELS, busy_notebook, lab_of_all_kernels, reload
+from tests.browser.reviving import BUSY, KERNELS, UNHEARD, busy_notebook, lab_of_all_kernels, reload
 
 OFF = "%config AgentWidgets.early_answers = False"
 HEAD = f"{'seconds from the reload to':<40}{'notebook':>10}{'card: off':>12}{'on':>8}{'Stop: on':>12}"
@@ -22,7 +22,7 @@ def row(lab: Lab, kernel: str, kind: str, seconds: int, cards: int = 0) -> str:
     figures: list[float] = []
     for more in (OFF, "pass"):
         notebook = busy_notebook(lab, kernel, kind, cards=cards, more=more, seconds=seconds)
-        back = reload(notebook, until="cardAt" if more == OFF or (kernel, kind) == ("ipykernel-6.31", "foreign") else "stopAt")
+        back = reload(notebook, until="cardAt" if more == OFF or (kernel, kind) == UNHEARD else "stopAt")
         figures += [back.notebook, back.card, back.stop]
         notebook.command("notebook:shutdown-kernel")
         notebook.close()

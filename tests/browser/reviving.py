@@ -49,6 +49,9 @@ BUSY = {
     "sync": "run = aw.chat(story(), 'Tell me', deadline={seconds}); run.wait()",
     "foreign": "run = aw.chat(story(), 'Tell me'); end = time.time() + {seconds}\nwhile time.time() < end: time.sleep(0.1)",
 }
+UNHEARD = ("ipykernel-6.31", "foreign")
+"""Nothing of ours can run on the thread that could hear the page: it is told the text when the cell ends."""
+
 CLOCK = """
 (() => {
   const look = () => {
@@ -99,7 +102,10 @@ def busy_notebook(lab: Lab, kernel: str, kind: str, *, cards: int = 0, more: str
         notebook.run_cell(cell)
         notebook.wait_done(cell)
     notebook.run_cell(3)
-    expect(notebook.cell(3).locator(".aw-card")).to_contain_text("word5 ", timeout=20_000)
+    if (kernel, kind) == UNHEARD:
+        expect(notebook.cell(3).locator(".aw-card .aw-chip")).to_be_visible(timeout=20_000)
+    else:
+        expect(notebook.cell(3).locator(".aw-card")).to_contain_text("word5 ", timeout=20_000)
     notebook.save()
     return notebook
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from tests.browser.jlab import Lab, Notebook
-from tests.browser.reviving import KERNELS, Back, busy_notebook, lab_of_all_kernels, reload
+from tests.browser.reviving import KERNELS, UNHEARD, Back, busy_notebook, lab_of_all_kernels, reload
 from tests.browser.test_card import ASKS, button, card, ended, in_order, opened, theme_of, words
 
 pytestmark = pytest.mark.timeout(300)  # pages, servers and kernels are many here
@@ -25,7 +25,7 @@ KINDS = [
     (kernel, kind)
     for kernel in KERNELS
     for kind in ("awaiting", "sync", "foreign")
-    if (kernel, kind) != ("ipykernel-6.31", "foreign")  # nothing of ours can run there, see the test of its own
+    if (kernel, kind) != UNHEARD  # see the test of its own
 ]
 DONE = "agent = aw.Agent(ScriptedModel([[say('A **bold** answer.')]]))\nawait aw.chat(agent, 'What is it?')"
 STORY = "agent = aw.Agent(slow('And then?'))\nrun = aw.chat(agent, 'Tell me a story')"
@@ -87,8 +87,9 @@ def test_thirty_cards_come_back_too(kernels: Lab) -> None:
 
 def test_on_ipykernel_6_under_a_foreign_blocking_cell_the_card_comes_back_when_it_ends(browser: Browser) -> None:
     with lab_of_all_kernels(browser, "lab") as lab:
-        notebook = busy_notebook(lab, "ipykernel-6.31", "foreign", seconds=15)
-        reload(notebook)
+        notebook = busy_notebook(lab, *UNHEARD, seconds=25)
+        back = reload(notebook)
+        assert back.card > SOON, back
         assert lab.errors() == []
         button(card(notebook, 3), "Stop").click()
         ended(notebook, 3, "stopped")
