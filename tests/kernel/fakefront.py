@@ -31,9 +31,13 @@ ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 60.0
 """Seconds until a kernel must have answered. A cold start on a busy machine takes up to ten."""
 
-PORTS = range(10_000, 30_000)
-"""Where a kernel's ports are. jupyter_client takes those that the system gives to clients too, and then a connection of somebody
-else may hold a port before the kernel binds it: "Address already in use", once in some hundred starts."""
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+PORTS = range(10_000, 30_000)[WORKER % 16 :: 16]
+"""Where a kernel's ports are; processes that test at the same time have each their own, so that none is taken twice.
+
+jupyter_client takes those that the system gives to clients too, and then a connection of somebody else may hold a port before
+the kernel binds it: "Address already in use", once in some hundred starts.
+"""
 
 JsonDict = dict[str, Any]
 
