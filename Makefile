@@ -96,7 +96,7 @@ js-test: js/node_modules/.ready
 	cd js && npm test --silent
 
 kernels: test-env kernels-env
-	$(PY) -m pytest -n 4 -m "" tests/kernel $(PYTEST)
+	$(PY) -m pytest -n 3 -m "" tests/kernel $(PYTEST)
 
 test-kernels: test-env matrix-env
 	$(PY) -m tests.kernel.matrix --pythons $(PYTHONS) --kernels $(KERNELS) --suite $(MATRIX)

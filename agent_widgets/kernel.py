@@ -6,7 +6,6 @@ The only room that knows ipykernel. In a terminal IPython or a plain script the 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
 import re
 import sys
@@ -32,6 +31,9 @@ NESTING_NOTE = (
     "nest_asyncio is applied in this notebook: while a cell runs a loop inside the kernel's (asyncio.run, run_until_complete), "
     "this kernel loses the cells that are queued, and clicks on other widgets. Use await there, or nest_asyncio2 and a restart."
 )
+
+OF_A_CELL = ("parent_header", "shell_parent", "shell_parent_ident")
+"""The context variables by which ipykernel 7.0 knows what is shown where."""
 
 _PYTHONS_ID = re.compile(r".+_\d+_\d+")
 """The ids of jupyter_client's messages: session, process, count."""
@@ -62,7 +64,6 @@ class NotebookKernel:
         self.reviver: Reviver | None = None
         self._nesting_told = False
         self._follows_cells = False
-        self._cell_context = contextvars.copy_context()
 
     @classmethod
     def get(cls) -> NotebookKernel | None:
@@ -160,7 +161,7 @@ class NotebookKernel:
             self._capture.uninstall()
             self._capture = None
         if self._follows_cells:
-            self.shell.events.unregister("pre_run_cell", self._before_cell)
+            self.shell.events.unregister("pre_run_cell", self.interrupts.begin_cell)
             self.shell.events.unregister("post_run_cell", self._after_cell)
             self._follows_cells = False
 
@@ -168,9 +169,9 @@ class NotebookKernel:
         """Put in what is not there; the tap looks each time whether it still is."""
         self.tap.install()
         self.follow_cells()
-        self._lend_context()
         if self.reviver is None and self.kernel is not None:
             self.reviver = Reviver(self.kernel, self.tap, self.shell.events)
+        self._place_thread()
         if self.main_loop is not None:
             MainThread.get().serve(self.main_loop)
         if self._capture is None:
@@ -180,31 +181,35 @@ class NotebookKernel:
     def follow_cells(self) -> None:
         """Know from now on which cell executes."""
         if not self._follows_cells:
-            self.shell.events.register("pre_run_cell", self._before_cell)
+            self.shell.events.register("pre_run_cell", self.interrupts.begin_cell)
             self.shell.events.register("post_run_cell", self._after_cell)
             self._follows_cells = True
 
-    def _before_cell(self, *_: object) -> None:
-        self._cell_context = contextvars.copy_context()
-        self.interrupts.begin_cell()
+    def _place_thread(self) -> None:
+        """Give a thread that has no cell the newest one: from such a thread ipykernel 7.0 can show nothing.
 
-    def _lend_context(self) -> None:
-        """Make this thread the newest cell's in what it lacks: ipykernel 7.0 can show nothing from a thread that has no cell.
+        Of the cell's context it gets the kernel's own variables alone. Others may be bound to their thread: decimal's is.
 
         Raises:
             InputError: there, and no cell was followed so far.
         """
-        here = contextvars.copy_context()
-        for variable, value in self._cell_context.items():
-            if variable not in here:
+        if self._has_parent():
+            return
+        for variable, value in self.reviver.context.items() if self.reviver is not None else ():
+            if variable.name in OF_A_CELL:
                 variable.set(value)
+        if not self._has_parent():
+            raise InputError(
+                "This kernel (ipykernel 7.0) can show nothing from a thread of your own before a cell has used chat(). "
+                "Run  %load_ext agent_widgets  in a cell first."
+            )
+
+    def _has_parent(self) -> bool:
         try:
             self._parent()
         except LookupError:
-            raise InputError(
-                "The first use of agent_widgets was in a thread of your own, from which this kernel (ipykernel 7.0) can show "
-                "nothing. Run  %load_ext agent_widgets  in a cell first."
-            ) from None
+            return False
+        return True
 
     def _after_cell(self, *_: object) -> None:
         try:

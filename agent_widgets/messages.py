@@ -35,13 +35,6 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _is_moment(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
-
-
 def no_metadata() -> JsonObject:
     """The default of every ``metadata`` field: an empty dict of its own."""
     return {}
@@ -306,3 +299,10 @@ def AssistantMsg(name: str, content: str | Sequence[Block]) -> Msg:  # noqa: N80
 def SystemMsg(name: str, content: str | Sequence[TextBlock]) -> Msg:  # noqa: N802 - AgentScope's name
     """Instructions."""
     return Msg(name, content if isinstance(content, str) else cast("Sequence[Block]", content), "system")
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False

@@ -50,7 +50,8 @@ class Reviver:
         self._events = events
         self._cell: Any = None
         self._depth = 0
-        self._context = contextvars.copy_context()
+        self.context: contextvars.Context = contextvars.copy_context()
+        """Of the newest cell on the main thread."""
         self._control: dict[str, None] = {}
         self._building = threading.Lock()
         events.register("pre_execute", self._begins)
@@ -72,7 +73,7 @@ class Reviver:
             return
         nested = self._cell is not None and self._cell["header"]["msg_id"] == cell["header"]["msg_id"]
         self._depth = self._depth + 1 if nested else 1
-        self._context = contextvars.copy_context()  # ipykernel 7.0: what is sent outside of a cell's context fails
+        self.context = contextvars.copy_context()  # ipykernel 7.0: what is sent outside of a cell's context fails
         self._cell = cell
 
     def _ends(self) -> None:
@@ -108,7 +109,7 @@ class Reviver:
                 if len(self._control) > REMEMBERED_COMMS:
                     del self._control[next(iter(self._control))]
         elif comm_id in self._control and data.get("method") == "request_states":
-            run, name = self._context.copy().run, "agent-widgets-revival"
+            run, name = self.context.copy().run, "agent-widgets-revival"
             threading.Thread(target=run, args=(self._tell_states, comm_id, request), name=name, daemon=True).start()
 
     def _tell_info(self, request: Any, idents: Sequence[bytes]) -> None:

@@ -121,8 +121,9 @@ def load_state(value: object) -> AgentState:
 def _first_fault(error: ValidationError) -> str:
     """The first one; of a block, which may be of six types, the first one of the type that it has."""
     faults = error.errors(include_url=False)
-    others = [fault["loc"][:-1] for fault in faults if fault["loc"][-1:] == ("type",) and fault["type"] == "literal_error"]
-    fault = next((fault for fault in faults if not any(fault["loc"][: len(other)] == other for other in others)), faults[0])
+    others = {fault["loc"][:-1] for fault in faults if fault["loc"][-1:] == ("type",) and fault["type"] == "literal_error"}
+    ours = (fault for fault in faults if not any(fault["loc"][:end] in others for end in range(len(fault["loc"]))))
+    fault = next(ours, faults[0])
     where = ".".join(str(part) for part in fault["loc"]) or "value"
     return f"{where}: {fault['msg']}"
 

@@ -283,6 +283,15 @@ def test_a_damaged_state_is_a_saved_state_error(value: object) -> None:
         load_state(value)
 
 
+@pytest.mark.timeout(20)
+def test_a_state_full_of_strange_blocks_is_refused_soon_and_at_the_first_one_that_can_be_named() -> None:
+    value = dump_state(AgentState(context=(replace(MESSAGE, content=()),)))
+    strange = [{"type": "video", "id": str(number)} for number in range(10_000)]
+    content = [*strange, {"type": "text", "id": "t"}]
+    with pytest.raises(SavedStateError, match=r"context\.0\.content\.10000\.TextBlock\.text: Field required"):
+        load_state(json.loads(json.dumps(value).replace('"content": []', f'"content": {json.dumps(content)}')))
+
+
 @pytest.mark.parametrize("answer_by", ["tomorrow", "2026-01-31T09:30:00", ""])
 def test_a_question_whose_time_ends_at_no_moment_is_a_saved_state_error(answer_by: str) -> None:
     call = ToolCallBlock(id="c", name="delete", state="asking", answer_by="2026-01-31T09:30:00+00:00")

@@ -69,6 +69,8 @@ def test_the_kernels_stop_button_ends_the_run_and_run_all(app: Lab, cell: str) -
     ended(notebook, 1, "stopped")
     notebook.wait_text(1, "AgentStopped: the run was stopped and its state is kept")
     expect(shown).to_contain_text("kernel")
+    notebook.wait_kernel("connected/idle")
+    expect(prompt(notebook, 2)).to_have_text("[ ]:")
     assert notebook.text(2) == ""
     notebook.screenshot(f"run-all-interrupted-{app.app}")
     notebook.close()

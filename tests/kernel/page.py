@@ -24,7 +24,7 @@ def slow(*answers):
     return ScriptedModel([[say(["word "] * 1000)], *([say(answer)] for answer in answers)], tokens_per_second=50)
 """
 
-SOON = 1.0
+SOON = 0.4
 """Seconds from a press to what it does, on a machine that is busy with other tests. make test-kernels has the real figures."""
 
 ENDED = ("completed", "interrupted", "exceed_max_iters", "error")

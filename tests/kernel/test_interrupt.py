@@ -114,7 +114,7 @@ def test_one_press_stops_after_the_clean_up_and_a_second_one_frees_the_cell_at_o
     pressed = press(front)
     raised, at = ended(front, cell)
     assert raised == "AgentStopped"
-    assert at - pressed < SOON
+    assert at - pressed < 0.3
     if "stream" not in kind and "gather" not in kind:
         assert "goes on without this cell" in front.text(cell)
     went_on = front.execute(
@@ -186,7 +186,7 @@ def test_an_agent_that_swallows_every_cancel_is_left_behind_and_the_next_run_wai
     pressed = press(front)
     raised, at = ended(front, cell)
     assert raised == "AgentStopped"
-    assert at - pressed < SOON
+    assert at - pressed < 0.3
     assert front.run("print(run.status)") == "stopping\n"
     page.wait_for_messages("events")
     other = Page(front)
@@ -234,7 +234,7 @@ def test_what_runs_in_the_background_is_never_touched(front: Front, background: 
         assert found == raised
         if "sleep" in cell:
             at = float(front.run("print(seen.pop())"))  # before the traceback was drawn, which takes its time
-        assert at - pressed < SOON, cell
+        assert at - pressed < 0.6, cell
         front.interrupt()  # idle
         assert front.run("print(background.status)") == "running\n", cell
     front.run("background.stop(); background.wait()")

@@ -102,7 +102,7 @@ def _suite(kernels: list[Kernel]) -> Iterator[str]:
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     for kernel in [kernel for kernel in kernels if kernel.python == own]:
         began = time.monotonic()
-        given = [f"--kernel={kernel.ipykernel}={kernel.interpreter}", "-q", "-n", "4", "-m", "", "tests/kernel"]
+        given = [f"--kernel={kernel.ipykernel}={kernel.interpreter}", "-q", "-n", "3", "-m", "", "tests/kernel"]
         done = subprocess.run([sys.executable, "-m", "pytest", *given], cwd=ROOT, capture_output=True, text=True, check=False)
         last = done.stdout.strip().splitlines()[-1:]
         _say(f"\ntests/kernel on {kernel.name}: {''.join(last)} ({time.monotonic() - began:.0f} s)")
