@@ -6,6 +6,9 @@ the main shell behind the running cell. The early tap sees them arrive, so the f
 ``execute_request`` runs. Nothing is swallowed: the kernel answers again when the cell has ended, and by then the page has
 closed what the second answer is for.
 
+Between two cells the main thread answers by itself, unless the next cell had arrived before the question did: requests are
+handled in the order of their arrival. Such a question is answered when that cell begins.
+
 Law: all or nothing. A page takes ``update_states`` for the whole truth, so an answer that lacked one widget would leave it
 "model not found". A widget of anybody's that cannot give its state leaves the question to the main thread.
 
@@ -20,7 +23,9 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -29,7 +34,14 @@ from agent_widgets.tap import EarlyTap
 
 CONTROL_TARGET = "jupyter.widget.control"
 REMEMBERED_COMMS = 100
+REMEMBERED_REQUESTS = 1_000
+"""Cells that wait for their turn, and questions among them. More wait in no notebook; beyond it the oldest are forgotten."""
+
 _NOTHING: dict[str, Any] = {}
+
+Answer = Callable[[Any], None]
+"""Answers a question while this cell (its request) runs."""
+
 logger = logging.getLogger("agent_widgets")
 
 
@@ -53,6 +65,9 @@ class Reviver:
         self.context: contextvars.Context = contextvars.copy_context()
         """Of the newest cell on the main thread."""
         self._control: dict[str, None] = {}
+        self._queue: deque[tuple[str, Answer | None]] = deque(maxlen=REMEMBERED_REQUESTS)
+        """What has arrived and has, as far as is known, not begun: a cell's id, or a question's with its answer."""
+        self._ordering = threading.Lock()
         self._building = threading.Lock()
         events.register("pre_execute", self._begins)
         events.register("post_execute", self._ends)
@@ -74,7 +89,24 @@ class Reviver:
         nested = self._cell is not None and self._cell["header"]["msg_id"] == cell["header"]["msg_id"]
         self._depth = self._depth + 1 if nested else 1
         self.context = contextvars.copy_context()  # ipykernel 7.0: what is sent outside of a cell's context fails
-        self._cell = cell
+        with self._ordering:
+            self._cell = cell
+            answers = self._asked_behind(cell["header"]["msg_id"])
+        if answers:
+            self._tap.on_owner(lambda: [answer(cell) for answer in answers])
+            self._tap.pump()
+
+    def _asked_behind(self, cell_id: str) -> list[Answer]:
+        """What was asked after this cell had arrived. What arrived before it has been handled, or was aborted."""
+        if not any(request_id == cell_id for request_id, _ in self._queue):
+            return []  # it runs inside another one, or came before the tap did
+        while self._queue.popleft()[0] != cell_id:
+            pass
+        answers = [answer for _, answer in self._queue if answer is not None]
+        cells = [entry for entry in self._queue if entry[1] is None]
+        self._queue.clear()
+        self._queue.extend(cells)
+        return answers
 
     def _ends(self) -> None:
         if self._main_cell() is not None:
@@ -93,13 +125,13 @@ class Reviver:
     # -- on the thread that owns the shell socket: what a page asks --------------------------------------------------
 
     def _see(self, kind: str, request: Any, idents: Sequence[bytes]) -> None:
-        if self._cell is None or not AgentWidgets.get().early_answers:
-            return
-        if kind == "kernel_info_request":
-            self._tell_info(request, idents)
+        if kind == "execute_request":
+            with self._ordering:
+                self._queue.append((request["header"]["msg_id"], None))
+        elif kind == "kernel_info_request":
+            self._answer(request, partial(self._tell_info, request, idents))
         elif kind in ("comm_open", "comm_msg"):
-            content: dict[str, Any] = self._kernel.session.unpack(request["content"])
-            self._see_comm(kind, content, request)
+            self._see_comm(kind, request["content"], request)
 
     def _see_comm(self, kind: str, content: dict[str, Any], request: Any) -> None:
         comm_id, data = str(content.get("comm_id")), content.get("data") or _NOTHING
@@ -109,11 +141,25 @@ class Reviver:
                 if len(self._control) > REMEMBERED_COMMS:
                     del self._control[next(iter(self._control))]
         elif comm_id in self._control and data.get("method") == "request_states":
-            run, name = self.context.copy().run, "agent-widgets-revival"
-            threading.Thread(target=run, args=(self._tell_states, comm_id, request), name=name, daemon=True).start()
+            self._answer(request, partial(self._begin_states, comm_id, request))
 
-    def _tell_info(self, request: Any, idents: Sequence[bytes]) -> None:
-        cell, info = self._cell, {"status": "ok", **self._kernel.kernel_info}
+    def _answer(self, request: Any, answer: Answer) -> None:
+        """Now if a cell runs; else when it is known which one runs before it."""
+        if not AgentWidgets.get().early_answers:
+            return
+        with self._ordering:
+            cell = self._cell
+            if cell is None:
+                self._queue.append((request["header"]["msg_id"], answer))
+        if cell is not None:
+            answer(cell)
+
+    def _begin_states(self, comm_id: str, request: Any, _cell: Any) -> None:
+        run, name = self.context.copy().run, "agent-widgets-revival"
+        threading.Thread(target=run, args=(self._tell_states, comm_id, request), name=name, daemon=True).start()
+
+    def _tell_info(self, request: Any, idents: Sequence[bytes], cell: Any) -> None:
+        info = {"status": "ok", **self._kernel.kernel_info}
         self._publish_status("busy", request)
         self._tap.reply("kernel_info_reply", info, request, idents)
         self._publish_status("idle", request)

@@ -32,7 +32,7 @@ _NEEDED = {
 """The names of the kernel, its stream and its session without which nothing can be heard early."""
 
 Watch = Callable[[str, Any, Sequence[bytes]], None]
-"""Takes the type, the message with its content still packed, and the sender of each request. On the same thread."""
+"""Takes the type, the message and the sender of each request, on the same thread. Only a comm's content is unpacked."""
 
 
 class EarlyTap:
@@ -63,7 +63,7 @@ class EarlyTap:
         self._cards.pop(comm_id, None)
 
     def reply(self, msg_type: str, content: dict[str, Any], request: Any, idents: Sequence[bytes]) -> None:
-        """Answer a request on the shell socket. Only from within ``watch``, on the thread that owns the socket.
+        """Answer a request on the shell socket. Only on the thread that owns it: from within ``watch``, or by ``on_owner``.
 
         It is queued; a flush from here, inside of the one that reads, would make that one spin for ever.
         """
@@ -78,12 +78,12 @@ class EarlyTap:
         if missing:
             self.reason = f"this kernel has no {missing}"
         elif self._link is None or self._stream._recv_callback is not self._link:  # noqa: SLF001 - pyzmq has no public name
-            self._on_owner(self._put_on_top)
+            self.on_owner(self._put_on_top)
 
     def uninstall(self) -> None:
         """Stop peeking. If another tap sits on top of this one, it stays below as a pass-through."""
         if self._link is not None:
-            self._on_owner(self._take_out)
+            self.on_owner(self._take_out)
 
     def pump(self) -> None:
         """Read waiting messages into the kernel's queue, on the main thread; they are peeked at and stay in order.
@@ -95,17 +95,11 @@ class EarlyTap:
 
             self._stream.flush(POLLIN | POLLOUT)
 
-    # -- on the thread that owns the stream -------------------------------------------------------------------------
+    def on_owner(self, action: Callable[[], object]) -> None:
+        """Run it on the thread that owns the stream; on the main thread this returns when it is done.
 
-    @property
-    def _stream(self) -> Any:
-        return self._kernel.shell_stream
-
-    @property
-    def _is_on_main_loop(self) -> bool:
-        return self._stream.io_loop is self._kernel.io_loop
-
-    def _on_owner(self, action: Callable[[], None]) -> None:
+        It must not fail: if it does, ``reason`` says so, and the kernel goes on as it was.
+        """
         in_cell = threading.current_thread() is threading.main_thread()
         if in_cell and self._is_on_main_loop:
             self._attempt(action)
@@ -120,7 +114,17 @@ class EarlyTap:
         if in_cell and not done.wait(OWNER_SECONDS):
             self.reason = f"the kernel's receiving thread has not answered within {OWNER_SECONDS:g} s"
 
-    def _attempt(self, action: Callable[[], None]) -> None:
+    # -- on the thread that owns the stream -------------------------------------------------------------------------
+
+    @property
+    def _stream(self) -> Any:
+        return self._kernel.shell_stream
+
+    @property
+    def _is_on_main_loop(self) -> bool:
+        return self._stream.io_loop is self._kernel.io_loop
+
+    def _attempt(self, action: Callable[[], object]) -> None:
         try:
             action()
         except Exception as error:  # noqa: BLE001 - without a tap the kernel goes on as it was
@@ -176,11 +180,13 @@ class EarlyTap:
         # content=False checks the signature without storing its digest: with it the kernel would refuse the message as a replay
         request = session.deserialize(frames, content=False, copy=copy)
         kind = str(request["header"]["msg_type"])
+        if kind in ("comm_open", "comm_msg"):
+            request["content"] = session.unpack(request["content"])
         if self.watch is not None:
             self.watch(kind, request, idents)
         if kind != "comm_msg":
             return
-        content: dict[str, Any] = session.unpack(request["content"])
+        content: dict[str, Any] = request["content"]
         hear = self._cards.get(str(content.get("comm_id")))
         data: dict[str, Any] = content.get("data") or {}
         if hear is not None and data.get("method") == "custom":

@@ -109,8 +109,45 @@ def test_a_foreign_blocking_cell_beside_a_run_is_answered_where_the_tap_hears(fr
     back = Reloaded(front)
     took = back.wait()
     front.wait(cell)
-    assert took < EARLY if is_seven(front) else took < 2 + EARLY  # ipykernel 6: nothing of ours can run (documented)
+    assert took < (EARLY if is_seven(front) else 2 + EARLY)  # ipykernel 6: nothing of ours can run (documented)
     assert front.text(cell) == "slept\n"
+    page.stop()
+
+
+HOOKS = {
+    "after it was announced": """
+def slow_hook():
+    print("hook"); time.sleep(0.3)
+
+events = get_ipython().events
+events.register("pre_execute", slow_hook)
+""",
+    "while the cell before it ends": """
+def slow_hook(result):
+    print("hook"); time.sleep(0.3)
+
+events = get_ipython().events
+events.register("post_run_cell", slow_hook)
+""",
+}
+
+
+@pytest.mark.parametrize("when", HOOKS)
+def test_a_page_that_asks_shortly_before_a_cell_begins_is_answered_when_it_has_begun(front: Front, when: str) -> None:
+    """Between the request and the first statement of a cell are other libraries' hooks, and the scheduler."""
+    front.run(SETUP + WIDGETS + HOOKS[when])
+    page = Page(front)
+    front.run("run = aw.chat(aw.Agent(slow()), 'tell me')")
+    page.wait_for_text()
+    cells = [front.execute("print('first')"), front.execute("await asyncio.sleep(2); print('second')")]
+    hooked = cells[0] if when == "while the cell before it ends" else cells[1]
+    front.wait_for(lambda message: message.parent_id == hooked and "hook" in message.content.get("text", ""))
+    back = Reloaded(front)
+    took = back.wait()
+    front.wait(cells[1])
+    assert took < EARLY
+    back.wait(2)
+    assert [front.text(cell).replace("hook\n", "") for cell in cells] == ["first\n", "second\n"]
     page.stop()
 
 
