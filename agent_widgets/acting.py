@@ -15,6 +15,7 @@ from agent_widgets import results
 from agent_widgets.backends import Inputs
 from agent_widgets.calling import Calling
 from agent_widgets.decisions import StopRequest
+from agent_widgets.endings import cutting
 from agent_widgets.execution import Outlet
 from agent_widgets.loops import LastStep, SideBySide
 from agent_widgets.memory import Memory, task_of
@@ -25,7 +26,6 @@ from agent_widgets.runs import current_run
 from agent_widgets.state import ChildState, unanswered
 from agent_widgets.subagents import AgentTool, Caller, Delegation, part_for, rules_inside, rules_outside
 from agent_widgets.tools import Tool
-from agent_widgets.transcript import cutting
 
 TOOL_CLEAN_UP_SECONDS = 2.0
 """How long cancelled tools may take for their own clean-up before they are left behind."""

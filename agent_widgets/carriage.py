@@ -23,11 +23,12 @@ from agent_widgets import events as ev
 from agent_widgets.backends import Backend, Inputs
 from agent_widgets.budgets import Budget, Meter
 from agent_widgets.decisions import Decision, StopRequest, StopSource
+from agent_widgets.endings import closing
 from agent_widgets.eventlog import EventLog
 from agent_widgets.inbox import Inbox, Note, Taken
 from agent_widgets.messages import ErrorInfo, FinishedReason, new_id
 from agent_widgets.questions import AnswerClock, dated, unanswered
-from agent_widgets.transcript import Transcript, TranscriptBuilder, closing
+from agent_widgets.transcript import Transcript, TranscriptBuilder
 from agent_widgets.waiting import CLEAN_UP_SECONDS
 
 RunStatus = Literal["queued", "running", "stopping", "paused", "completed", "interrupted", "exceed_max_iters", "error"]

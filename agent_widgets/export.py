@@ -24,7 +24,8 @@ from agent_widgets.messages import (
     ToolResultBlock,
     Usage,
 )
-from agent_widgets.transcript import ToolOutput, Transcript
+from agent_widgets.printed import ToolOutput
+from agent_widgets.transcript import Transcript
 from agent_widgets.wire import RunView
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")

@@ -17,7 +17,7 @@ from typing import Any
 
 from agent_widgets.messages import JsonObject
 from agent_widgets.outcomes import MAX_DATA_CHARACTERS, sendable
-from agent_widgets.transcript import overwritten
+from agent_widgets.printed import overwritten
 
 PRINTED_CHARACTERS = 200_000
 """So much of what a call prints is shown as it comes; after that only its end, when the call has ended."""

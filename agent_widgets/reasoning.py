@@ -21,6 +21,7 @@ from agent_widgets.backends import (
     messages_of,
 )
 from agent_widgets.compression import CompressionConfig, Gauge
+from agent_widgets.endings import closing
 from agent_widgets.errors import ConversationTooLongError, ModelError
 from agent_widgets.loops import LastStep
 from agent_widgets.memory import Memory
@@ -36,7 +37,6 @@ from agent_widgets.messages import (
 from agent_widgets.runs import Run, current_run
 from agent_widgets.shortening import Notes, Shortening
 from agent_widgets.tools import Tool
-from agent_widgets.transcript import closing
 
 MAX_RETRIES = 2
 """How often a model call that fails for a while (429, 5xx, no connection) is tried again before the reply ends with the error."""

@@ -7,7 +7,6 @@ Pure values and one builder; no clock, no asyncio. The cost is linear in the tex
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any, assert_never, cast
@@ -17,10 +16,7 @@ from agent_widgets.messages import (
     Base64Source,
     Block,
     DataBlock,
-    ErrorInfo,
-    FinishedReason,
     HintBlock,
-    JsonObject,
     Msg,
     TextBlock,
     ThinkingBlock,
@@ -29,22 +25,8 @@ from agent_widgets.messages import (
     URLSource,
     Usage,
 )
-from agent_widgets.state import INTERRUPTED_TEXT, unanswered, valid_arguments, waiting_calls
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOutput:
-    """What a tool printed (``text``) or displayed (``data``, by MIME type). Never sent to the model.
-
-    One that is called ``"waits"`` says what the call waits for.
-    """
-
-    call_id: str
-    name: str
-    text: str = ""
-    data: JsonObject | None = None
-    metadata: JsonObject | None = None
-    display_id: str | None = None
+from agent_widgets.printed import PrintedBuilder, ToolOutput
+from agent_widgets.state import unanswered, waiting_calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +117,7 @@ class TranscriptBuilder:
         self._base = base
         self._blocks: list[_OpenBlock] = [_OpenBlock(block) for block in base.message.content]
         self._index: dict[tuple[str, str], _OpenBlock] = {_key(b.block): b for b in self._blocks}
-        self._outputs: list[tuple[ToolOutput, list[str]]] = [(output, [output.text]) for output in base.outputs]
+        self._printed = PrintedBuilder(base.outputs)
         self._children = {child.call_id: TranscriptBuilder(child.transcript) for child in base.children}
 
     def freeze(self) -> Transcript:
@@ -143,10 +125,9 @@ class TranscriptBuilder:
         with self._lock:
             if self._frozen is None:
                 content = tuple(block.freeze() for block in self._blocks)
-                outputs = tuple(replace(o, text=_printed(t)) if o.data is None else o for o, t in self._outputs)
                 children = tuple(Child(call_id=call_id, transcript=below.freeze()) for call_id, below in self._children.items())
                 message = replace(self._base.message, content=content)
-                self._base = replace(self._base, message=message, outputs=outputs, children=children)
+                self._base = replace(self._base, message=message, outputs=self._printed.freeze(), children=children)
                 self._frozen = self._base
             return self._frozen
 
@@ -216,7 +197,7 @@ class TranscriptBuilder:
             ):
                 self._pause(event)
             case ev.CustomEvent(name=ev.TOOL_OUTPUT, value=value):
-                self._output(value)
+                self._printed.add(value)
             case ev.CustomEvent(name=ev.NOTICE, value={"text": str(text)}):
                 self._notice(text)
             case ev.CustomEvent(name=ev.LATE_RESULT, value={"name": str(name), "state": str(state), "text": str(text)}):
@@ -340,59 +321,6 @@ class TranscriptBuilder:
             if isinstance(entry.block, ToolCallBlock) and entry.block.state in ("asking", "submitted"):
                 entry.block = replace(entry.freeze(), state="finished")
 
-    def _output(self, value: JsonObject) -> None:
-        call_id, name, text, data = value.get("call_id"), value.get("name"), value.get("text", ""), value.get("data")
-        if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(text, str):
-            return
-        if name in ("clear", "waits"):  # what it waits for is said once, and taken back
-            self._outputs = [o for o in self._outputs if o[0].call_id != call_id or (name == "waits" and o[0].name != name)]
-            if name == "clear" or not text:
-                return
-        if isinstance(data, dict):
-            self._display(call_id, name, value, data)
-            return
-        for output, pieces in reversed(self._outputs):
-            if output.call_id == call_id:
-                if output.name == name and output.data is None:
-                    pieces.append(text)
-                    return
-                break
-        self._outputs.append((ToolOutput(call_id=call_id, name=name), [text]))
-
-    def _display(self, call_id: str, name: str, value: JsonObject, data: JsonObject) -> None:
-        metadata, display_id = value.get("metadata"), value.get("display_id")
-        output = ToolOutput(
-            call_id=call_id,
-            name=name,
-            data=data,
-            metadata=metadata if isinstance(metadata, dict) else None,
-            display_id=display_id if isinstance(display_id, str) else None,
-        )
-        if value.get("update") is not True:
-            self._outputs.append((output, []))
-            return
-        for at, (before, _) in enumerate(self._outputs):
-            if before.call_id == call_id and before.display_id == output.display_id is not None:
-                self._outputs[at] = (output, [])
-
-
-def overwritten(text: str) -> str:
-    """Printed text as a terminal leaves it: what follows a carriage return takes the place of its line."""
-    if "\r" not in text:
-        return text
-    *lines, last = text.split("\n")
-    on_its_way = last[len(last.rstrip("\r")) :]  # the next text takes the place of this line
-    return "\n".join([*(_left_of(line.rstrip("\r")) for line in lines), _left_of(last.rstrip("\r")) + on_its_way])
-
-
-def _printed(pieces: list[str]) -> str:
-    pieces[:] = [overwritten("".join(pieces))]
-    return pieces[0]
-
-
-def _left_of(line: str) -> str:
-    return line[line.rfind("\r") + 1 :]
-
 
 def fold(transcript: Transcript | None, *events: ev.Event) -> Transcript:
     """The transcript after these events. ``None`` starts an empty one."""
@@ -402,86 +330,12 @@ def fold(transcript: Transcript | None, *events: ev.Event) -> Transcript:
     return builder.freeze()
 
 
-def closing(
-    transcript: Transcript,
-    *,
-    session_id: str,
-    finished_reason: FinishedReason,
-    error: ErrorInfo | None = None,
-    metadata: JsonObject | None = None,
-    interrupted_text: str = INTERRUPTED_TEXT,
-) -> Iterable[ev.Event]:
-    """The events that end everything that is open in ``transcript``, and then the reply. None if it has ended.
-
-    A call whose arguments were cut gets the part that can be read, as a JSON object; every call without a result gets one
-    in state ``interrupted``, with what its sub-agent had said.
-    """
-    message = transcript.message
-    if message.finished_reason:
-        return
-    reply_id = message.id
-    answered = {b.id for b in message.content if isinstance(b, ToolResultBlock) and b.state != "running"}
-    started = {b.id: b.text() or "\n" for b in message.content if isinstance(b, ToolResultBlock)}
-    for block in message.content:
-        if block.finished_at is None:
-            yield from _end_of(block, reply_id)
-    if transcript.calling:
-        yield ev.ModelCallEndEvent(
-            reply_id=reply_id, input_tokens=0, output_tokens=0, finished_reason="interrupted", metadata={"usage": "unknown"}
-        )
-    for call in message.content:
-        if isinstance(call, ToolCallBlock) and call.id not in answered:
-            if call.id not in started:
-                yield ev.ToolResultStartEvent(reply_id=reply_id, tool_call_id=call.id, tool_call_name=call.name)
-            said = [*cutting(transcript, call.id, session_id=session_id, metadata=metadata)]
-            yield from said
-            on_a_line = bool(said) or started.get(call.id, "\n").endswith("\n")
-            delta = interrupted_text if on_a_line else f"\n{interrupted_text}"
-            yield ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call.id, delta=delta)
-            yield ev.ToolResultEndEvent(reply_id=reply_id, tool_call_id=call.id, state="interrupted")
-    yield ev.ReplyEndEvent(
-        session_id=session_id, reply_id=reply_id, finished_reason=finished_reason, error=error, metadata=metadata or {}
-    )
-
-
-def cutting(transcript: Transcript, call_id: str, *, session_id: str, metadata: JsonObject | None = None) -> Iterable[ev.Event]:
-    """The events that end the sub-agent of a call, and give what it had said as text of the call's result: seen is kept.
-
-    None if the call has no sub-agent; only the text if the sub-agent has ended.
-    """
-    for child in transcript.children:
-        if child.call_id == call_id:
-            ends = closing(child.transcript, session_id=session_id, finished_reason="interrupted", metadata=metadata)
-            yield from (ev.under(call_id, event) for event in ends)
-            if text := child.transcript.message.text:
-                reply_id = transcript.message.id
-                yield ev.ToolResultTextDeltaEvent(reply_id=reply_id, tool_call_id=call_id, delta=f"{text}\n")
-
-
 def _limit(call: ToolCallBlock) -> dict[str, object]:
     return {"answer_by": call.answer_by, "answer_within": call.answer_within}
 
 
 def _key(block: Block) -> tuple[str, str]:
     return block.type, block.id
-
-
-def _end_of(block: Block, reply_id: str) -> Iterable[ev.Event]:
-    match block:
-        case TextBlock():
-            yield ev.TextBlockEndEvent(reply_id=reply_id, block_id=block.id)
-        case ThinkingBlock():
-            yield ev.ThinkingBlockEndEvent(reply_id=reply_id, block_id=block.id)
-        case DataBlock():
-            yield ev.DataBlockEndEvent(reply_id=reply_id, block_id=block.id)
-        case ToolCallBlock():
-            whole = valid_arguments(block.input)
-            metadata: JsonObject = {} if whole == block.input else {"input": whole}
-            yield ev.ToolCallEndEvent(reply_id=reply_id, tool_call_id=block.id, metadata=metadata)
-        case ToolResultBlock() | HintBlock():
-            pass  # results are closed after their calls; hints have no end
-        case _:
-            assert_never(block)
 
 
 def _added(usage: Usage, end: ev.ModelCallEndEvent) -> Usage:

@@ -26,7 +26,8 @@ from agent_widgets.messages import (
     URLSource,
     Usage,
 )
-from agent_widgets.transcript import Child, ToolOutput, Transcript
+from agent_widgets.printed import ToolOutput
+from agent_widgets.transcript import Child, Transcript
 from agent_widgets.wire import RunView
 
 CALL = ToolCallBlock(id="c", name="find", input='{"word": "tea"}', state="finished")

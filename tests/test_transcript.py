@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_widgets import events as ev
+from agent_widgets.endings import closing
 from agent_widgets.eventlog import EventLog
 from agent_widgets.messages import (
     Base64Source,
@@ -26,7 +27,7 @@ from agent_widgets.messages import (
     Usage,
 )
 from agent_widgets.state import INTERRUPTED_TEXT, AgentState
-from agent_widgets.transcript import Transcript, TranscriptBuilder, closing, fold
+from agent_widgets.transcript import Transcript, TranscriptBuilder, fold
 
 exactly = settings(deadline=None, derandomize=True, database=None)  # the same examples on every machine, however slow
 R: dict[str, Any] = {"reply_id": "r"}

@@ -28,8 +28,9 @@ from agent_widgets.messages import (
     URLSource,
     Usage,
 )
+from agent_widgets.printed import ToolOutput
 from agent_widgets.state import STATE_VERSION, AgentState, Summary
-from agent_widgets.transcript import Child, ToolOutput, Transcript
+from agent_widgets.transcript import Child, Transcript
 from agent_widgets.wire import (
     AnswerCall,
     Decide,

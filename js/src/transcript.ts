@@ -4,7 +4,6 @@
 // Streamed text is gathered with `+=`, which engines keep as a rope and join once per read.
 
 import { added, ended, parts, sourceOf, withText } from "./blocks";
-import { asObject, isObject } from "./decode";
 import type {
   AgentEvent,
   Block,
@@ -14,13 +13,12 @@ import type {
   ModelCallEndEvent,
   Source,
   ToolCallBlock,
-  ToolOutput,
   ToolResultDataDeltaEvent,
   Transcript,
   UserInterruptEvent,
 } from "./events";
 import { AGENT_PATH, LATE_RESULT, NOTICE, TOOL_OUTPUT } from "./events";
-import { textOf } from "./wire";
+import { PrintedBuilder } from "./printed";
 
 const EMPTY: Transcript = {
   message: { name: "assistant", content: [], role: "assistant", id: "", metadata: {}, created_at: "" },
@@ -42,14 +40,14 @@ export class TranscriptBuilder {
   #blocks: Block[];
   #index = new Map<string, number>();
   #pieces = new Map<number, string>();
-  #outputs: ToolOutput[];
+  #printed: PrintedBuilder;
   #children = new Map<string, TranscriptBuilder>();
 
   constructor(start: Transcript = EMPTY) {
     this.#base = start;
     this.#frozen = start;
     this.#blocks = [...start.message.content];
-    this.#outputs = [...start.outputs];
+    this.#printed = new PrintedBuilder(start.outputs);
     for (const { call_id, transcript } of start.children) {
       this.#children.set(call_id, new TranscriptBuilder(transcript));
     }
@@ -65,7 +63,7 @@ export class TranscriptBuilder {
         this.#settle(at);
       }
       const message = { ...this.#base.message, content: [...this.#blocks] };
-      this.#base = { ...this.#base, message, outputs: [...this.#outputs], children: this.#frozenChildren() };
+      this.#base = { ...this.#base, message, outputs: this.#printed.freeze(), children: this.#frozenChildren() };
       this.#frozen = this.#base;
     }
     return this.#frozen;
@@ -331,68 +329,13 @@ export class TranscriptBuilder {
 
   #custom(name: string, value: JsonObject): void {
     if (name === TOOL_OUTPUT) {
-      return this.#output(value);
+      return this.#printed.add(value);
     }
     const notice = name === NOTICE ? value["text"] : name === LATE_RESULT ? lateNotice(value) : undefined;
     if (typeof notice === "string") {
       this.#base = { ...this.#base, notices: [...this.#base.notices, notice] };
     }
   }
-
-  #output(value: JsonObject): void {
-    const { call_id, name, data } = value;
-    if (typeof call_id !== "string" || typeof name !== "string" || !["string", "undefined"].includes(typeof value["text"])) {
-      return;
-    }
-    const text = textOf(value, "text");
-    if (name === "clear" || name === "waits") {
-      this.#outputs = this.#outputs.filter((output) => output.call_id !== call_id || (name === "waits" && output.name !== name));
-      if (name === "clear" || text === "") {
-        return;
-      }
-    }
-    if (isObject(data)) {
-      this.#display({ call_id, name, text: "", data: asObject(data) }, value);
-      return;
-    }
-    const at = this.#outputs.findLastIndex((output) => output.call_id === call_id);
-    const last = this.#outputs[at];
-    if (last && last.name === name && !last.data) {
-      this.#outputs[at] = { ...last, text: overwritten(last.text + text) };
-    } else {
-      this.#outputs.push({ call_id, name, text: overwritten(text) });
-    }
-  }
-
-  #display(bare: ToolOutput, { metadata, display_id, update }: JsonObject): void {
-    const output: ToolOutput = {
-      ...bare,
-      ...(isObject(metadata) && { metadata: asObject(metadata) }),
-      ...(typeof display_id === "string" && { display_id }),
-    };
-    if (update !== true) {
-      this.#outputs.push(output);
-      return;
-    }
-    for (const [at, before] of this.#outputs.entries()) {
-      if (before.call_id === output.call_id && before.display_id !== undefined && before.display_id === output.display_id) {
-        this.#outputs[at] = output;
-      }
-    }
-  }
-}
-
-/** Printed text as a terminal leaves it: what follows a carriage return takes the place of its line. */
-function overwritten(text: string): string {
-  if (!text.includes("\r")) {
-    return text;
-  }
-  const lines = text.split("\n");
-  const last = lines.pop() ?? "";
-  const bare = last.replace(/\r+$/, "");
-  const leftOf = (line: string) => line.slice(line.lastIndexOf("\r") + 1);
-  // The carriage return that ends the last line stays: the next text takes the place of this line.
-  return [...lines.map((line) => leftOf(line.replace(/\r+$/, ""))), leftOf(bare) + last.slice(bare.length)].join("\n");
 }
 
 /** The ids of the calls that lead to the agent that said this, outermost first; empty for the run's own. */

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from agent_widgets import events as ev
+from agent_widgets.endings import closing
 from agent_widgets.messages import ErrorInfo, PermissionRule, TextBlock, ToolCallBlock, ToolResultBlock
-from agent_widgets.transcript import closing, fold
+from agent_widgets.transcript import fold
 from agent_widgets.wire import dump_event, page_transcript
 
 HERE = Path(__file__).resolve().parent
