@@ -151,6 +151,16 @@ test("an interrupted call shows its part, not what the model is told", () => {
   expect(textOf(el, ".aw-tool .aw-output")).toBe("1 2 3 ");
 });
 
+test("an interrupted call says how long it ran, and nothing if it never began", () => {
+  const transcript = structuredClone(transcriptOf("stopped_in_arguments"));
+  const { content } = transcript["message"] as { content: Dict[] };
+  for (const block of content.filter(({ type, id }) => type === "tool_result" && id === "c2")) {
+    block["finished_at"] = block["created_at"];
+  }
+  const { el } = shown({ snapshot: full(0, [run(transcript, { state: "interrupted" })]) });
+  expect([...el.querySelectorAll(".aw-tool-word")].map(({ textContent }) => textContent)).toEqual(["interrupted · 500 ms", "interrupted"]);
+});
+
 test("what a tool printed and displayed is shown, nothing is fetched", () => {
   const { el } = shown({ snapshot: full(0, [run(transcriptOf("tool_output"), { state: "exceed_max_iters" })]) });
   const printed = pick(el, ".aw-printed");

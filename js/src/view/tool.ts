@@ -58,6 +58,9 @@ const WORDS: Readonly<Record<Look, string>> = {
   denied: "denied",
 };
 
+/** A call that was stopped before it began has a result as well, begun and ended at once: no time to be shown. */
+const CLOSED_SECONDS = 0.01;
+
 export class ToolView {
   readonly root = h("div", { class: "aw-tool" });
   #name = h("span", { class: "aw-tool-name" });
@@ -110,7 +113,8 @@ export class ToolView {
     setText(this.#name, call?.name ?? result?.name ?? "");
     this.#writeArguments();
     const seconds = between(result?.created_at, result?.finished_at);
-    const took = seconds === undefined || look === "denied" ? "" : ` · ${milliseconds(seconds * 1000)}`;
+    const ran = seconds !== undefined && look !== "denied" && (look !== "interrupted" || seconds > CLOSED_SECONDS);
+    const took = ran ? ` · ${milliseconds(seconds * 1000)}` : "";
     setText(this.#word, waitsFor ? `waits ${waitsFor}` : `${WORDS[shown]}${took}`);
     this.#note(look, result);
     this.#pause(look, facts);
