@@ -165,10 +165,11 @@ afterEach(() => {
 test("a large open block is drawn less often, and not forgotten", () => {
   vi.useFakeTimers();
   const stream = new MarkdownStream();
-  const line = "> a line of a long quotation with some *words*\n";
-  stream.update(line.repeat(80), false);
+  const line = "  a line of a long list item with some *words*\n";
+  const item = (lines: number): string => `- ${line.repeat(lines).trimStart()}`;
+  stream.update(item(80), false);
   vi.runAllTimers();
-  stream.update(line.repeat(101), false);
+  stream.update(item(101), false);
   expect(stream.root.querySelectorAll("em")).toHaveLength(80);
   vi.advanceTimersByTime(1_100);
   expect(stream.root.querySelectorAll("em")).toHaveLength(101);
@@ -193,6 +194,12 @@ const LONG_BLOCKS: [string, (number: number) => string][] = [
   ["paragraph", (n) => `Sentence w${n} of it has **bold** words. It ends here: `],
   ["list", (n) => `- item w${n} with **bold** text and \`code\`, long enough to be a usual one\n`],
   ["numbered list", (n) => `${n + 1}. item w${n} with **bold** text\n`],
+  ["list with blank lines", (n) => `- item w${n} with **bold** text and \`code\`, long enough to be a usual one\n\n`],
+  ["quotation", (n) => `> Line w${n} of it has **bold** words.\n`],
+  ["quotation of a paragraph", (n) => `${n === 0 ? "> " : ""}Sentence w${n} of it has **bold** words. It ends here: `],
+  ["quotation of paragraphs", (n) => `> Paragraph w${n} of it\n> has **bold** words.\n>\n`],
+  ["quotation of a list", (n) => `> - item w${n} with **bold** text and \`code\`, long enough to be a usual one\n`],
+  ["quotation in a quotation", (n) => `> > Paragraph w${n} of it has **bold** words.\n> >\n`],
   ["table", (n) => `${n === 0 ? "| a | b |\n|---|---|\n" : ""}| cell w${n} with some words | and **bold** ones |\n`],
 ];
 
@@ -234,6 +241,23 @@ test("a long numbered list goes on with its numbers, a long table under its head
   expect(others.length).toBeGreaterThan(0);
   for (const head of others) {
     expect(head.outerHTML).toBe(first?.outerHTML);
+  }
+});
+
+test("a block that follows a long one stays a block of its own", () => {
+  vi.useFakeTimers();
+  const paragraphs = Array.from({ length: 4 }, (_, number) => `Paragraph ${number}.`);
+  for (const [, part] of LONG_BLOCKS) {
+    const stream = new MarkdownStream();
+    let text = Array.from({ length: 120 }, (_, at) => part(at)).join("");
+    for (const paragraph of ["", ...paragraphs]) {
+      text += `${paragraph}\n\n`;
+      stream.update(text, false);
+      vi.runAllTimers();
+    }
+    stream.update(text, true);
+    const last = [...stream.root.children].slice(-4);
+    expect(last.map(({ innerHTML }) => innerHTML.trim())).toEqual(paragraphs.map((paragraph) => `<p>${paragraph}</p>`));
   }
 });
 

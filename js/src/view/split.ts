@@ -4,8 +4,11 @@
 
 import type { Token, Tokens } from "marked";
 
-/** Characters from which a block of this kind is cut. A cut list cannot be seen; a paragraph gets a line break, a table its head again. */
-const LONG: Readonly<Record<string, number>> = { list: 2_000, paragraph: 4_000, table: 4_000 };
+/**
+ * Characters from which a block of this kind is cut. A cut list or quotation cannot be seen; a paragraph gets a line break, a
+ * table its head again.
+ */
+const LONG: Readonly<Record<string, number>> = { list: 2_000, paragraph: 4_000, table: 4_000, blockquote: 4_000 };
 const KEPT = 500; // of a paragraph: its end may still change, a mark may close in it
 const SENTENCE_END = /(?:[.!?…:;]["'”’)\]]*\s+|\n\s*)(?=[\p{L}"'“(])(?!\p{L}[.)]\s)/gu;
 
@@ -26,6 +29,8 @@ export function split(token: Token): Split | undefined {
       return splitList(token as Tokens.List);
     case "table":
       return splitTable(token as Tokens.Table);
+    case "blockquote":
+      return splitQuote(token as Tokens.Blockquote);
     default:
       return splitParagraph(token as Tokens.Paragraph);
   }
@@ -45,6 +50,24 @@ function splitTable(token: Tokens.Table): Split | undefined {
   const last = rows.findLastIndex((row) => row.trim() !== "");
   const rest = [head, rule, ...rows.slice(last)].join("\n");
   return last > 0 ? { token: { ...token, rows: token.rows.slice(0, last) }, rest } : undefined;
+}
+
+/** Before the last block in it; if there is one alone, where that may be cut. */
+function splitQuote(token: Tokens.Blockquote): Split | undefined {
+  const last = token.tokens.findLastIndex(({ type }) => type !== "space");
+  const before = token.tokens.slice(0, last);
+  const size = before.reduce((sum, block) => sum + block.raw.length, 0);
+  const tail = token.tokens[last];
+  const end = /\n*$/.exec(token.raw)?.[0] ?? "";
+  if (before.some(({ type }) => type !== "space")) {
+    return { token: { ...token, tokens: before }, rest: quoted(token.text.slice(size)) + end };
+  }
+  const parts = tail && split(tail);
+  return parts && { token: { ...token, tokens: [parts.token] }, rest: quoted(parts.rest) + end };
+}
+
+function quoted(text: string): string {
+  return text.trimEnd().replace(/^/gm, "> ");
 }
 
 /** Between two sentences that no mark spans, where what follows cannot be read as another kind of block. */

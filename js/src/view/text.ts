@@ -113,21 +113,22 @@ export class MarkdownStream {
     const last = tokens.findLastIndex((token) => token.type !== "space");
     const fence = done ? undefined : fenceOf(tokens[last]);
     const closed = tokens.slice(0, done ? tokens.length : fence ? last : closedCount(tokens, last));
-    const size = closed.reduce((sum, token) => sum + token.raw.length, 0);
     for (const token of closed) {
       this.#close(token);
     }
-    this.#rest = done ? "" : this.#rest.slice(size);
+    this.#rest = done ? "" : this.#rest.slice(rawOf(closed).length);
     if (fence) {
       this.#enter(fence);
       return true;
     }
-    const tail = tokens.slice(closed.length).find((token) => token.type !== "space");
+    const open = tokens.slice(closed.length);
+    const at = open.findIndex((token) => token.type !== "space");
+    const tail = open[at];
     const parts = tail && !done ? split(tail) : undefined;
     if (parts) {
       this.#close(parts.token);
       this.#goesOn = true;
-      this.#rest = parts.rest;
+      this.#rest = parts.rest + rawOf(open.slice(at + 1)); // blank lines: they end the block if anything follows
       this.#renderedAt = Number.NEGATIVE_INFINITY;
       return true;
     }
@@ -179,6 +180,11 @@ export class MarkdownStream {
     }, left);
     return true;
   }
+}
+
+/** The text from which these were read. */
+function rawOf(tokens: readonly Token[]): string {
+  return tokens.map(({ raw }) => raw).join("");
 }
 
 /** How many blocks at the beginning cannot change any more: all before the `last` that is not blank. */
