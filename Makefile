@@ -1,13 +1,14 @@
 # Two commands: `make demo` shows it, `make test` checks it. Each makes what it lacks; a second run starts at once.
 #
 #   make demo       JupyterLab on the quickstart notebook: prints the address to open, Ctrl-C ends it
-#   make test       everything below, in this order
+#   make test       lint, unit, gates, js-test, kernels, browser, hosts and notebooks, in this order
 #   make lint       ruff, flake8-async, pyright, import-linter, deptry, vulture; tsc, biome, knip
 #   make unit       pytest without kernels and browsers: seconds
 #   make gates      each gate bites; the wheel is whole
 #   make js-test    vitest
 #   make kernels    pytest on real kernels: ipykernel 7.4, 7.0, 6.31
-#   make test-kernels   every kernel on every Python: 100 stops of each kind as a table with limits, and these tests. An hour
+#   make test-kernels   every kernel on every Python: 100 stops of each kind as a table with limits. Two hours, with the tests of
+#                   kernels on each kernel of this Python and on the newest of the others
 #   make browser    pytest on real JupyterLab and Notebook in Chromium
 #   make hosts      pytest on real Voilà, marimo, Panel, Solara and jupyter console; prints what was measured
 #   make notebooks  runs the example notebooks with nobody there
@@ -15,10 +16,11 @@
 #   make fuzz       10,000 runs with random stops, decisions and crashes, each checked against the contract
 #   make crash      kills a kernel with a stored session 500 times (kill -9), each checked against the contract
 #   make compare    the same scripts, stopped at the same places, on AgentScope 2 and 1, agentling, smolagents and this
-#   make bench      what streams cost, clicks in the page, 1,000 runs in a kernel (BENCH=clicks: wire, stop, clicks, streams, growth)
+#   make bench      what streams cost, clicks in the page, reloads of it, 1,000 runs in a kernel
+#                   (BENCH=clicks: one of wire, stop, clicks, streams, reload, growth)
 #   make picture, make format, make clean
 #
-# PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to any pytest. Of test-kernels, PYTHONS="3.11"
+# PYTHON=python3.12 chooses the interpreter, PYTEST="-x -k stop" adds options to pytest. Of test-kernels, PYTHONS="3.11"
 # and KERNELS="7.4.0 6.31.0" choose a part, MATRIX="--times 3 --json rows.jsonl" adds options.
 
 PYTHON ?= python3
@@ -27,6 +29,8 @@ PYTHONS ?= 3.11 3.12 3.13
 # pre: the newest pre-release.
 KERNELS ?= 6.29.5 6.31.0 7.0.1 7.1.0 7.2.0 7.3.0 7.4.0 pre
 MATRIX ?=
+# On each Python the tests of kernels, which plot, run on this one.
+SUITE_KERNEL := 7.4.0
 BENCH ?=
 NOTEBOOK := examples_notebooks/01_quickstart.ipynb
 
@@ -113,8 +117,8 @@ notebooks: test-env
 pyodide: test-env pyodide-env
 	$(PY) -m pytest -m "" tests/pyodide $(PYTEST)
 
-bench: test-env
-	$(PY) -m tests.bench
+bench: test-env kernels-env chromium
+	$(PY) -m tests.bench $(BENCH)
 
 fuzz: test-env
 	$(PY) -m tests.fuzz
@@ -182,6 +186,7 @@ matrix-env: $(foreach python,$(PYTHONS),$(KERNELS:%=.venvs/matrix/$(python)-%/.r
 .venvs/matrix/%/.ready: $(BUILD_INPUTS) | matrix-pythons .venv/bin/python bundle
 	"$$($(call find-python,$(version)))" -m venv --without-pip $(@D)
 	$(call pip-into,$(@D)) --no-compile $(ipykernel) nest-asyncio nest-asyncio2 --editable .
+	$(if $(filter %-$(SUITE_KERNEL),$*),$(call pip-into,$(@D)) --no-compile matplotlib pandas)
 	touch $@
 
 # On the PATH, or in pyenv: its shims answer for versions that are there and not chosen, by failing.

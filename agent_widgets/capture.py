@@ -32,14 +32,17 @@ class OutputCapture:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._streams: list[Any] = []
-        self._displays = _Displays(shell.display_pub)
+        self._displays: _Displays | None = None
         self._figures = Figures(shell)
         self._threads = Inheritance()
         self._stdin = Stdin(getattr(shell, "kernel", None))
         self._is_installed = False
 
     def install(self) -> None:
-        """Put it in place; what is there already stays. In a terminal tools print where they are."""
+        """Put it in place; what is there already stays. In a terminal tools print where they are.
+
+        A cell below ``%%capture`` has other streams and another publisher: what is missing then is put in by the next cell.
+        """
         self._stdin.install()
         if getattr(self._shell, "kernel", None) is None:
             return
@@ -48,10 +51,12 @@ class OutputCapture:
             if _is_a_kernels(stream) and not isinstance(stream, _Captured):
                 _capture(stream, name)
                 self._streams.append(stream)
-        self._figures.keep_apart()
+        publisher = self._shell.display_pub
+        if not hasattr(publisher, "outputs") and (self._displays is None or self._displays.publisher is not publisher):
+            self._displays = _Displays(publisher)
         if not self._is_installed:
             self._is_installed = True
-            self._displays.install()
+            self._figures.keep_apart()
             self._threads.install()
             execution.at_end.append(self._figures.show_open)
 
@@ -62,9 +67,11 @@ class OutputCapture:
             if isinstance(stream, _Captured):
                 stream.__class__ = type(stream).__mro__[1]
         self._streams.clear()
+        if self._displays is not None:
+            self._displays.uninstall()
+            self._displays = None
         if self._is_installed:
             self._is_installed = False
-            self._displays.uninstall()
             self._threads.uninstall()
             self._figures.uninstall()
             execution.at_end.remove(self._figures.show_open)
@@ -82,12 +89,13 @@ class _Captured:
 class _Write:
     """A stream's ``write`` as everybody sees it: to the card of the tool that calls it, else to the one below."""
 
-    def __init__(self, name: str, below: Callable[[str], int]) -> None:
+    def __init__(self, stream: Any, name: str, below: Callable[[str], int]) -> None:
+        self.stream = stream
         self.name = name
         self.below = below
 
     def __call__(self, text: str) -> int:
-        sink = output_sink.get()
+        sink = output_sink.get() if isinstance(self.stream, _Captured) else None  # somebody may have kept this
         if sink is None or not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the stream says what is wrong
             return self.below(text)
         sink(self.name, {"text": text})
@@ -103,7 +111,7 @@ def _capture(stream: Any, name: str) -> None:
     kind = cast("Any", type(stream))
 
     def get_write(self: Any) -> _Write:
-        return _Write(name, self.__dict__.get("write") or functools.partial(kind.write, self))
+        return _Write(self, name, self.__dict__.get("write") or functools.partial(kind.write, self))
 
     def set_write(self: Any, write: Any) -> None:
         self.__dict__["write"] = write.below if isinstance(write, _Write) else write
@@ -123,23 +131,19 @@ class _Displays:
     """``display``, ``update_display`` and ``clear_output``: to the tool that calls them, or that made the display."""
 
     def __init__(self, publisher: Any) -> None:
-        self._publisher = publisher
+        self.publisher = publisher
         self._publish, self._clear = publisher.publish, publisher.clear_output
         self._owners: OrderedDict[str, Sink] = OrderedDict()
         self._mine: dict[str, Any] = {"publish": self._publish_or_capture, "clear_output": self._clear_or_capture}
-        self._attributes: dict[str, Any] = vars(publisher)
-        self._passes = True
-
-    def install(self) -> None:
-        self._publish, self._clear = self._publisher.publish, self._publisher.clear_output
-        self._passes = False
+        self._attributes = cast("dict[str, Any]", vars(publisher))
         self._attributes.update(self._mine)
+        self._passes = False
 
     def uninstall(self) -> None:
         self._passes = True  # for those who have kept ours
         for name, mine in self._mine.items():
             if self._attributes.get(name) is mine:
-                delattr(self._publisher, name)
+                delattr(self.publisher, name)
 
     def _publish_or_capture(self, data: Any, metadata: Any = None, *args: Any, **kwargs: Any) -> Any:
         transient: dict[str, Any] = kwargs.get("transient") or {}

@@ -19,14 +19,12 @@ from types import FrameType
 from typing import Any
 
 from agent_widgets.loops import LoopThread
+from agent_widgets.mainthread import DOUBLE_CLICK_SECONDS
 from agent_widgets.runs import Run
 from agent_widgets.waiting import Waitable
 
 HEARTBEAT_SECONDS = 0.2
 """How often the main loop is woken while a run is active: ipykernel hears ■ in an awaiting cell only when its loop wakes."""
-
-DOUBLE_CLICK_SECONDS = 0.3
-"""A second press of ■ within this time is the same press."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,11 +61,11 @@ class Wait:
 class Interrupts:
     """One SIGINT handler for all that the executing cell waits for."""
 
-    def __init__(self) -> None:
-        """Made in the middle of a cell, or before the first one."""
+    def __init__(self, *, in_cell: bool = True) -> None:
+        """Made in the middle of a cell, or (``in_cell=False``) where none is being executed."""
         self._first = object()  # of what had begun before
         self._cell = contextvars.ContextVar[object]("agent_widgets_cell", default=self._first)  # a task keeps its maker's
-        self._cells: list[object] = [self._first]  # a cell can execute another one: %%capture
+        self._cells: list[object] = [self._first] if in_cell else []  # a cell can execute another one: %%capture
         self._waits: list[Wait] = []
         self._pressed_at = 0.0
         self._previous: Any = None
@@ -143,13 +141,13 @@ class Interrupts:
 class Heartbeat:
     """Wakes the kernel's loop while runs are active."""
 
-    def __init__(self, main_loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(self, main_loop: Callable[[], asyncio.AbstractEventLoop | None]) -> None:
         self._main_loop = main_loop
         self._runs: set[Run] = set()
 
     def beat_for(self, run: Run) -> None:
         """Until this run has ended. Any thread."""
-        if self._main_loop is not None:
+        if self._main_loop() is not None:
             loop = LoopThread.get().loop
             loop.call_soon_threadsafe(self._begin, run, loop)
 
@@ -160,9 +158,10 @@ class Heartbeat:
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
         self._runs = {run for run in self._runs if not run.is_over}
-        if self._runs and self._main_loop is not None and not self._main_loop.is_closed():
+        main_loop = self._main_loop()
+        if self._runs and main_loop is not None and not main_loop.is_closed():
             if any(run.status != "paused" for run in self._runs):
-                self._main_loop.call_soon_threadsafe(int)
+                main_loop.call_soon_threadsafe(int)
             loop.call_later(HEARTBEAT_SECONDS, self._beat, loop)
 
 

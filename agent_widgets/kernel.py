@@ -1,14 +1,17 @@
 """The kernel around a run: what this process has of a notebook, and whether anybody is there to ask.
 
-The only room that knows ipykernel. In a terminal IPython or a plain script the same waiting works without a tap.
+With tap, revival and stdin the only room that knows ipykernel. In a terminal IPython or a plain script the same waiting works
+without a tap.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 import sys
+import threading
 from typing import Any
 
 from agent_widgets.capture import OutputCapture
@@ -17,7 +20,7 @@ from agent_widgets.errors import InputError
 from agent_widgets.interrupts import Heartbeat, Interrupts
 from agent_widgets.mainthread import MainThread
 from agent_widgets.pacing import Airtime
-from agent_widgets.revival import Reviver
+from agent_widgets.revival import Reviver, is_blank
 from agent_widgets.runs import Run
 from agent_widgets.settings import AgentWidgets, ipython_shell
 from agent_widgets.tap import EarlyTap
@@ -47,6 +50,7 @@ class NotebookKernel:
     """
 
     _one: NotebookKernel | None = None
+    _making = threading.RLock()
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
@@ -54,12 +58,11 @@ class NotebookKernel:
         self.page_seen = False
         self.airtime = Airtime()
         self.tap = EarlyTap(self.kernel)
-        self.interrupts = Interrupts()
+        self.interrupts = Interrupts(in_cell=_executes_a_cell())
         self._waiter, self._asking = CellWaiter(self.interrupts, self.tap), TerminalWaiter(self.interrupts, self.tap)
         self._capture: OutputCapture | None = None
-        io_loop = getattr(self.kernel, "io_loop", None)
-        self.main_loop: asyncio.AbstractEventLoop | None = getattr(io_loop, "asyncio_loop", None)
-        self._heartbeat = Heartbeat(self.main_loop)
+        self._heartbeat = Heartbeat(lambda: self.main_loop)
+        self._served: asyncio.AbstractEventLoop | None = None
         self.unattended = Unattended()
         self.reviver: Reviver | None = None
         self._nesting_told = False
@@ -68,19 +71,21 @@ class NotebookKernel:
     @classmethod
     def get(cls) -> NotebookKernel | None:
         """The one of this process, hearing clicks and what tools print; ``None`` outside IPython."""
-        one = cls._of_shell()
-        if one is not None:
-            one.open()
-        return one
+        with cls._making:
+            one = cls._of_shell()
+            if one is not None:
+                one.open()
+            return one
 
     @classmethod
     def waiter_here(cls) -> CellWaiter | None:
         """How a cell waits for a reply without a card: it hears ■, and no more of this is put in. ``None`` outside IPython."""
-        one = cls._of_shell()
-        if one is None:
-            return None
-        one.follow_cells()
-        return one.waiter
+        with cls._making:
+            one = cls._of_shell()
+            if one is None:
+                return None
+            one.follow_cells()
+            return one.waiter
 
     @classmethod
     def _of_shell(cls) -> NotebookKernel | None:
@@ -89,6 +94,11 @@ class NotebookKernel:
             cls._one = cls(shell)
             AgentWidgets.get()  # from here on %config shows it
         return None if shell is None else cls._one
+
+    @property
+    def main_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The kernel's own loop. There is none yet while IPython loads the extensions of its configuration."""
+        return getattr(getattr(self.kernel, "io_loop", None), "asyncio_loop", None)
 
     @property
     def is_terminal(self) -> bool:
@@ -128,7 +138,13 @@ class NotebookKernel:
         return bool(counted) and not parent.get("metadata") and getattr(self.kernel, "_allow_stdin", False)
 
     def _parent(self) -> dict[str, Any]:
-        """The request that runs here."""
+        """The request that runs here; nothing in a thread of the user's own, where ipykernel 7.0 knows of none."""
+        try:
+            return self._asked_parent()
+        except LookupError:
+            return {}
+
+    def _asked_parent(self) -> dict[str, Any]:
         get_parent: Any = getattr(self.kernel, "get_parent", None)
         return (get_parent() if get_parent else None) or {}
 
@@ -156,12 +172,14 @@ class NotebookKernel:
             self.reviver.close()
             self.reviver = None
         self.tap.uninstall()
-        MainThread.get().desert(self.main_loop)
+        if self._served is not None:
+            MainThread.get().desert(self._served)
+            self._served = None
         if self._capture is not None:
             self._capture.uninstall()
             self._capture = None
         if self._follows_cells:
-            self.shell.events.unregister("pre_run_cell", self.interrupts.begin_cell)
+            self.shell.events.unregister("pre_run_cell", self._before_cell)
             self.shell.events.unregister("post_run_cell", self._after_cell)
             self._follows_cells = False
 
@@ -172,16 +190,17 @@ class NotebookKernel:
         if self.reviver is None and self.kernel is not None:
             self.reviver = Reviver(self.kernel, self.tap, self.shell.events)
         self._place_thread()
-        if self.main_loop is not None:
-            MainThread.get().serve(self.main_loop)
+        if self._served is None and self.main_loop is not None:
+            self._served = self.main_loop
+            MainThread.get().serve(self._served)
         if self._capture is None:
             self._capture = OutputCapture(self.shell)
-            self._capture.install()
+        self._capture.install()
 
     def follow_cells(self) -> None:
         """Know from now on which cell executes."""
         if not self._follows_cells:
-            self.shell.events.register("pre_run_cell", self.interrupts.begin_cell)
+            self.shell.events.register("pre_run_cell", self._before_cell)
             self.shell.events.register("post_run_cell", self._after_cell)
             self._follows_cells = True
 
@@ -206,17 +225,35 @@ class NotebookKernel:
 
     def _has_parent(self) -> bool:
         try:
-            self._parent()
+            self._asked_parent()
         except LookupError:
             return False
         return True
 
-    def _after_cell(self, *_: object) -> None:
+    def _before_cell(self, *_: object) -> None:
+        self.interrupts.begin_cell()
+        if self._capture is not None and not self.is_terminal:
+            self._capture.install()
+
+    def _after_cell(self, result: object = None) -> None:
+        if is_blank(result):
+            return
         try:
             if not self.anybody_there:
                 self.unattended.end_cell(self.waiter)
         finally:
             self.interrupts.end_cell()
+
+
+def _executes_a_cell() -> bool:
+    """Whether this thread, the main one, is inside of a cell: not in a comm's handler, nor where extensions are loaded."""
+    shell: Any = sys.modules.get("IPython.core.interactiveshell")
+    if shell is None or threading.current_thread() is not threading.main_thread():
+        return False
+    frame, executes = inspect.currentframe(), shell.InteractiveShell.run_code.__code__
+    while frame is not None and frame.f_code is not executes:
+        frame = frame.f_back
+    return frame is not None
 
 
 surroundings.notebook = NotebookKernel.waiter_here

@@ -150,6 +150,8 @@ class AgentMagics(Magics):
         notebook = NotebookKernel.get()
         if notebook is not None and not notebook.is_terminal and notebook.tap.reason:
             print(f"Clicks may wait until the kernel is idle: {notebook.tap.reason}.")  # noqa: T201
+        if notebook is not None and notebook.tap.unread:
+            print(f"Some clicks may have waited for the kernel; {notebook.tap.unread}.")  # noqa: T201
 
     def _stop(self, rest: list[str]) -> None:
         for session in [_session_named(rest[0])] if rest else sessions():

@@ -16,7 +16,7 @@ import contextvars
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from types import FrameType
 from typing import Any, ClassVar
@@ -29,6 +29,9 @@ UNATTENDED_SECONDS = 10.0
 SILENT_SECONDS = 0.2
 """How long a job waits before that is said."""
 
+DOUBLE_CLICK_SECONDS = 0.3
+"""A second press of ■ within this time is the same press."""
+
 
 class MainThread:
     """The queue. All methods may be called on any thread."""
@@ -37,7 +40,7 @@ class MainThread:
 
     def __init__(self) -> None:
         self._jobs: deque[_Job] = deque()
-        self._loops: list[asyncio.AbstractEventLoop] = []
+        self._loops: Counter[asyncio.AbstractEventLoop] = Counter()
         self._waiting: list[Callable[[], object]] = []
         self._is_interruptible = False
         self._depth = 0
@@ -60,28 +63,29 @@ class MainThread:
         return bool(self._depth or self._waiting or any(not loop.is_closed() for loop in self._loops))
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on the main thread's ``loop`` carries out the jobs."""
-        if loop not in self._loops:
-            self._loops.append(loop)
+        """From now on the main thread's ``loop`` carries out the jobs, until it was deserted as often. On the main thread."""
+        self._loops[loop] += 1
+        if self._jobs:
             self._wake()
 
-    def desert(self, loop: asyncio.AbstractEventLoop | None) -> None:
+    def desert(self, loop: asyncio.AbstractEventLoop) -> None:
         """It does so no more."""
-        if loop in self._loops:
-            self._loops.remove(loop)
+        self._loops[loop] -= 1
+        if not self._loops[loop]:
+            del self._loops[loop]
 
     @contextlib.contextmanager
     def served_here(self) -> Generator[None, None, None]:
         """While a coroutine on the main thread waits, its loop carries out the jobs."""
+        if not self.is_here:
+            yield
+            return
         loop = asyncio.get_running_loop()
-        is_new = self.is_here and loop not in self._loops
-        if is_new:
-            self.serve(loop)
+        self.serve(loop)
         try:
             yield
         finally:
-            if is_new:
-                self.desert(loop)
+            self.desert(loop)
 
     @contextlib.contextmanager
     def waking(self, wake: Callable[[], object]) -> Generator[None, None, None]:
@@ -179,12 +183,14 @@ class MainThread:
                 loop.call_soon_threadsafe(self.run_pending)
 
     def _run(self, job: _Job) -> None:
-        previous = signal.getsignal(signal.SIGINT)
+        previous, pressed_at = signal.getsignal(signal.SIGINT), 0.0
 
         def interrupt(number: int, frame: FrameType | None) -> None:
+            nonlocal pressed_at
             if callable(previous) and previous is not signal.default_int_handler:
                 previous(number, frame)  # that of a waiting cell: it stops the run
-            if self._is_interruptible:
+            before, pressed_at = pressed_at, time.monotonic()
+            if self._is_interruptible and pressed_at - before >= DOUBLE_CLICK_SECONDS:
                 raise KeyboardInterrupt
 
         outer, self._is_interruptible = self._is_interruptible, False

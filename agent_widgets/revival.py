@@ -10,7 +10,8 @@ Between two cells the main thread answers by itself, unless the next cell had ar
 handled in the order of their arrival. Such a question is answered when that cell begins.
 
 Law: all or nothing. A page takes ``update_states`` for the whole truth, so an answer that lacked one widget would leave it
-"model not found". A widget of anybody's that cannot give its state leaves the question to the main thread.
+"model not found". A widget of anybody's that cannot give its state leaves the question to the main thread. A value that the
+cell changes in the milliseconds in which the answer is built may be shown as it was until it changes again.
 
 Threads, as read in ipykernel 6.31, 7.0 and 7.4. The shell socket belongs to one thread (>= 7: the shell channel's; 6: the
 main one), and that is the one on which the tap hears, so the reply is sent there (``EarlyTap.reply``). The iopub socket hands
@@ -42,6 +43,10 @@ _NOTHING: dict[str, Any] = {}
 Answer = Callable[[Any], None]
 """Answers a question while this cell (its request) runs."""
 
+TURN_SECONDS = 2.0
+"""How long the answer to one page waits until that to another one was built. The page gives up after 4 s."""
+
+LEFT = "agent-widgets: the answer to a reloaded page is left to the main thread"
 logger = logging.getLogger("agent_widgets")
 
 
@@ -56,7 +61,6 @@ class Reviver:
             tap: Tells of requests when they reach the socket.
             events: IPython's events, which say when a cell begins and ends.
         """
-        self.failures = 0
         self._kernel = kernel
         self._tap = tap
         self._events = events
@@ -93,7 +97,7 @@ class Reviver:
             self._cell = cell
             answers = self._asked_behind(cell["header"]["msg_id"])
         if answers:
-            self._tap.on_owner(lambda: [answer(cell) for answer in answers])
+            self._tap.on_owner(lambda: [self._give(answer, cell) for answer in answers])
             self._tap.pump()
 
     def _asked_behind(self, cell_id: str) -> list[Answer]:
@@ -109,7 +113,8 @@ class Reviver:
         return answers
 
     def _ends(self) -> None:
-        if self._main_cell() is not None:
+        ended: Any = getattr(getattr(self._kernel, "shell", None), "last_execution_result", None)
+        if self._main_cell() is not None and not is_blank(ended):
             self._depth = max(0, self._depth - 1)
             if self._depth == 0:
                 self._cell = None
@@ -152,7 +157,13 @@ class Reviver:
             if cell is None:
                 self._queue.append((request["header"]["msg_id"], answer))
         if cell is not None:
+            self._give(answer, cell)
+
+    def _give(self, answer: Answer, cell: Any) -> None:
+        try:
             answer(cell)
+        except Exception:
+            logger.debug(LEFT, exc_info=True)
 
     def _begin_states(self, comm_id: str, request: Any, _cell: Any) -> None:
         run, name = self.context.copy().run, "agent-widgets-revival"
@@ -173,17 +184,21 @@ class Reviver:
     # -- on a thread for this answer alone -----------------------------------------------------------------------------
 
     def _tell_states(self, comm_id: str, request: Any) -> None:
-        if not self._building.acquire(blocking=False):
-            return  # somebody's widget still keeps the answer before this one: the main thread will do
+        if not self._building.acquire(timeout=TURN_SECONDS):
+            return  # somebody's widget keeps the answer before this one: the main thread will do
         try:
             content, buffers = _states(comm_id)
             kernel, topic = self._kernel, f"comm-{comm_id}".encode()
             kernel.session.send(kernel.iopub_socket, "comm_msg", content, parent=request, ident=topic, buffers=buffers)
         except Exception:
-            self.failures += 1
-            logger.debug("agent-widgets: the widgets' states are left to the main thread", exc_info=True)
+            logger.debug(LEFT, exc_info=True)
         finally:
             self._building.release()
+
+
+def is_blank(result: Any) -> bool:
+    """Whether what IPython says to have ended was an empty cell, in another one (``%run`` of a notebook): none has begun."""
+    return str(getattr(getattr(result, "info", None), "raw_cell", "-")).strip() == ""
 
 
 def _states(comm_id: str) -> tuple[dict[str, Any], list[Any]]:

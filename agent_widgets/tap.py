@@ -11,6 +11,7 @@ says why.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,8 @@ MAX_LINKS = 20
 
 OWNER_SECONDS = 2.0
 """How long a cell waits until the stream's own thread has put the tap in or taken it out: microseconds, unless it hangs."""
+
+LATE = f"the kernel's receiving thread has not answered within {OWNER_SECONDS:g} s"
 
 _NEEDED = {
     "": ("shell_stream", "session", "io_loop"),
@@ -45,14 +48,17 @@ class EarlyTap:
         self._links_made = 0
         self._raw_socket: Any = None
         self._unread = 0
+        self._process = os.getpid()
         self.reason = "it was not put in"
         """Why clicks may be late, for the person who looks for it; empty while they are heard early."""
+        self.unread = ""
+        """What could not be read although it was heard: those commands came by the ordinary handler."""
         self.watch: Watch | None = None
 
     @property
     def must_pump(self) -> bool:
         """Whether a waiting cell has to call ``pump`` (ipykernel 6)."""
-        return self._link is not None and self._is_on_main_loop
+        return self._link is not None and self._is_on_main_loop and self._is_here
 
     def hear(self, comm_id: str, hear: Hear) -> None:
         """Tell ``hear`` of the custom messages of this comm."""
@@ -98,27 +104,36 @@ class EarlyTap:
     def on_owner(self, action: Callable[[], object]) -> None:
         """Run it on the thread that owns the stream; on the main thread this returns when it is done.
 
-        It must not fail: if it does, ``reason`` says so, and the kernel goes on as it was.
+        It must not fail: if it does, ``reason`` says so, and the kernel goes on as it was. In a forked process nothing is run.
         """
+        if not self._is_here:
+            return
         in_cell = threading.current_thread() is threading.main_thread()
         if in_cell and self._is_on_main_loop:
             self._attempt(action)
             return
-        done = threading.Event()
+        done, before = threading.Event(), self.reason
 
         def act() -> None:
+            if self.reason == LATE:
+                self.reason = before
             self._attempt(action)
             done.set()
 
         self._stream.io_loop.add_callback(act)
         if in_cell and not done.wait(OWNER_SECONDS):
-            self.reason = f"the kernel's receiving thread has not answered within {OWNER_SECONDS:g} s"
+            self.reason = LATE
 
     # -- on the thread that owns the stream -------------------------------------------------------------------------
 
     @property
     def _stream(self) -> Any:
         return self._kernel.shell_stream
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether this is the kernel's process: a forked one must not touch its sockets."""
+        return os.getpid() == self._process
 
     @property
     def _is_on_main_loop(self) -> bool:
@@ -131,6 +146,8 @@ class EarlyTap:
             self.reason = f"{type(error).__name__}: {error}"
 
     def _put_on_top(self) -> None:
+        if self._link is not None and self._stream._recv_callback is self._link:  # noqa: SLF001 - another thread was quicker
+            return
         if self._links_made == MAX_LINKS:
             self.reason = f"another library has put its callback on top of this one {MAX_LINKS} times"
             return
@@ -172,7 +189,7 @@ class EarlyTap:
             self._tell(message)
         except Exception as error:  # noqa: BLE001 - a broken peek must never cost the kernel a message
             self._unread += 1
-            self.reason = f"messages that could not be read: {self._unread}, the last one: {type(error).__name__}: {error}"
+            self.unread = f"messages that could not be read: {self._unread}, the last one: {type(error).__name__}: {error}"
 
     def _tell(self, message: Any) -> None:
         session, copy = self._kernel.session, isinstance(message[0], bytes)

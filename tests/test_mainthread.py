@@ -68,6 +68,16 @@ async def test_a_loop_on_the_main_thread_carries_them_out(main: MainThread) -> N
     assert not main.is_attended
 
 
+async def test_the_first_waiter_to_end_leaves_the_loop_to_the_others(main: MainThread) -> None:
+    first, second = main.served_here(), main.served_here()
+    first.__enter__()
+    with second:
+        first.__exit__(None, None, None)
+        assert main.is_attended
+        assert (await asyncio.wrap_future(elsewhere(where))).text == "main"
+    assert not main.is_attended
+
+
 async def test_a_run_that_the_main_threads_own_loop_carries_needs_nobody(main: MainThread) -> None:
     assert (await tool(thread="main")(where).execute("{}", DEAF)).text == "main"
     assert not main.is_attended

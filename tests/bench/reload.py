@@ -1,13 +1,12 @@
-"""How long a page that is reloaded while a cell runs waits for its card: ``python -m tests.bench.reload [SECONDS]``.
+"""How long a page that is reloaded while a cell runs waits for its card.
 
-From the beginning of the reload, by the page's own clock, in real JupyterLab and Notebook 7. The cell is busy for SECONDS (20);
+From the beginning of the reload, by the page's own clock, in real JupyterLab and Notebook 7. The cell is busy for 12 s;
 without the early answers most cards come back when it ends. One reload for each figure.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 
 from tests.browser.jlab import Lab, chromium
@@ -31,7 +30,7 @@ def row(lab: Lab, kernel: str, kind: str, seconds: int, cards: int = 0) -> str:
     return f"{name:<40}{notebook_at:>10.1f}{off:>12.1f}{on:>8.1f}{stop:>12.1f}"
 
 
-def report(seconds: int = 20) -> Iterator[str]:
+def report(seconds: int = 12) -> Iterator[str]:
     """The table, as lines. ``nan``: the run had ended before its card came back."""
     yield f"A cell that is busy for {seconds} s, load {os.getloadavg()[0]:.1f}"
     yield HEAD
@@ -42,9 +41,3 @@ def report(seconds: int = 20) -> Iterator[str]:
                     for kind in BUSY:
                         yield row(lab, kernel, kind, seconds)
                 yield row(lab, "ipykernel-7.4", "sync", seconds, cards=30)
-
-
-if __name__ == "__main__":
-    for line in report(int(sys.argv[1]) if len(sys.argv) > 1 else 20):
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()

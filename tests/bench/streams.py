@@ -11,7 +11,6 @@ import ast
 import os
 import re
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from typing import Any, Self
 from jupyter_client.blocking.client import BlockingKernelClient
 from playwright.sync_api import Browser, expect
 
-from tests.bench.tracing import Task, Trace, Tracing
+from tests.bench.tracing import LONG_MS, Task, Trace, Tracing
 from tests.browser.jlab import Lab, Notebook, chromium
 
 SETUP = '''
@@ -75,6 +74,9 @@ async def report():
     words = [len(re.findall(r"w\\d+", run.text)) for run in runs]
     print({"cpu": time.process_time() - cpu, "words": words, "status": sorted({run.status for run in runs})})
 '''
+MOST_MESSAGES = 100
+"""Of a kernel, in any second."""
+
 SCRATCH = 1
 CARDS = 2
 REPORT = 3
@@ -157,6 +159,16 @@ class Streamed:
         for task in self.long_tasks[:3]:
             facts = f"{task.duration:.0f} ms, CPU {task.cpu:.0f}, ours {task.ours:.0f}"
             yield f"    at {task.at / 1000:.1f} s: {facts} ({task.parts})"
+
+    def faults(self) -> Iterator[str]:
+        """What is beyond the budget: nothing lost, at most 100 messages a second, no task above 50 ms."""
+        if self.shown != self.tokens or not self.is_whole:
+            yield f"{self.shown:,} of {self.tokens:,} tokens in the page{'' if self.is_whole else ', messages lost'}"
+        if self.most_in_a_second > MOST_MESSAGES:
+            yield f"{self.most_in_a_second} messages in a second"
+        if self.long_tasks:
+            longest = max(task.duration for task in self.long_tasks)
+            yield f"{len(self.long_tasks)} tasks above {LONG_MS} ms, the longest {longest:.0f} ms"
 
     def _figures(self) -> dict[str, str]:
         long = self.long_tasks
@@ -328,9 +340,4 @@ def report(seconds: int = 30) -> Iterator[str]:
             if number == 0:
                 yield streamed.head
             yield from streamed.lines()
-
-
-if __name__ == "__main__":
-    for line in report(*map(int, sys.argv[1:])):
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+            yield from (f"missed: {streamed.name}: {fault}" for fault in streamed.faults())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -196,8 +195,3 @@ def report() -> Iterator[str]:
     yield f"{'1,000 tokens, 20 kB':<62}{'messages':>10}{'bytes':>13}{'CPU ms':>9}{'us/token':>10}"
     for name, cost in rows():
         yield f"{name:<62}{cost.messages:>10,}{cost.size:>13,}{cost.cpu * 1000:>9.0f}{cost.cpu * 1000:>10.0f}"
-
-
-if __name__ == "__main__":
-    for line in report():
-        sys.stdout.write(f"{line}\n")

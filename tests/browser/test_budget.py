@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from agent_widgets.cardcode import LIVE_CARDS
-from tests.bench.clicks import CELLS, SETUP, STOP, presses
-from tests.bench.streams import Stream, Streamed, measure
+from tests.bench.clicks import CELLS, INTERRUPT, SETUP, SOON_MS, STOP, presses
+from tests.bench.streams import MOST_MESSAGES, Stream, Streamed, measure
 from tests.bench.tracing import LONG_MS
 from tests.browser.jlab import Lab
 
@@ -24,7 +24,7 @@ def is_within_budget(streamed: Streamed) -> None:
     told = "\n".join(streamed.lines())
     assert streamed.shown == streamed.tokens > 0, told
     assert streamed.is_whole, told
-    assert streamed.most_in_a_second <= 100, told
+    assert streamed.most_in_a_second <= MOST_MESSAGES, told
     assert [task for task in streamed.long_tasks if task.ours and task.cpu > 2 * LONG_MS] == [], told
 
 
@@ -38,7 +38,7 @@ def test_a_thousand_tokens_a_second_arrive_whole_and_the_page_stays_quick(
     assert lab.errors() == []
 
 
-@pytest.mark.parametrize("shape", ["paragraph", "list", "table", "code"])
+@pytest.mark.parametrize("shape", ["paragraph", "list", "table", "code", "quote"])
 def test_one_block_of_thousands_of_tokens_does_not_hold_the_page_up(browser: Browser, lab: Lab, shape: str) -> None:
     is_within_budget(measure(browser, lab, Stream(1, 1_000, SECONDS, shape)))
 
@@ -46,12 +46,16 @@ def test_one_block_of_thousands_of_tokens_does_not_hold_the_page_up(browser: Bro
 @pytest.mark.parametrize("app", ["lab", "notebook_app"])
 def test_a_click_on_stop_is_seen_in_the_page_before_the_person_wonders(app: str, request: pytest.FixtureRequest) -> None:
     host: Lab = request.getfixturevalue(app)
-    host.write("clicks.ipynb", [SETUP, CELLS["background"]])
+    host.write("clicks.ipynb", [SETUP, *CELLS.values()])
     notebook = host.open("clicks.ipynb")
     notebook.run_cell(0)
     notebook.wait_done(0)
-    times = sorted(press["stopped"] for press in presses(notebook, 1, STOP, 5))
-    assert times[2] < 150, times  # the median: others use this machine too
+    found: dict[str, float] = {}
+    for cell, kind in enumerate(CELLS, 1):
+        for button in (STOP,) if kind == "background" else (STOP, INTERRUPT):  # ■ has nothing to interrupt there
+            times = sorted(press["stopped"] for press in presses(notebook, cell, button, 5))
+            found[f"{kind}, {button}"] = times[2]  # the median: others use this machine too
+    assert {what: time for what, time in found.items() if time > SOON_MS} == {}, found
     notebook.close()
 
 

@@ -174,7 +174,7 @@ def test_the_magic_cell_waits_in_order_and_keeps_its_text_as_it_is(front: Front,
 
 
 def test_the_magic_cell_is_stopped_by_the_kernels_interrupt(front: Front, page: Page) -> None:
-    front.run("%load_ext agent_widgets\nhelper = aw.Agent(slow('went on'))")
+    front.run("%load_ext agent_widgets\nhelper = aw.Agent(slow('went on', model=InWaitingCell))")
     cell = front.execute("%%agent helper\ntell me")
     page.wait_for_text()
     front.interrupt()

@@ -98,7 +98,7 @@ def test_a_thread_of_ones_own_gets_nothing_of_the_cell_but_its_place(front: Fron
 
 
 def test_autoawait_can_be_off(front: Front, page: Page) -> None:
-    front.run("%autoawait off")
+    front.run("agent = aw.Agent(slow('went on', model=InWaitingCell))\n%autoawait off")
     try:
         cell = front.execute("%%agent agent\ngo")
         page.wait_for_text()

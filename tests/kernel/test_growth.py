@@ -18,6 +18,9 @@ WARM = KEPT_RUNS + 25
 A_RUN_BYTES = 2_500
 """What a run may leave: a line in IPython's history, its prompt and result in ``In`` and ``Out``, the time of its cell."""
 
+GROWTH_BYTES = 15e6
+"""Of the process within 75 runs: what Python's allocator and the threads' arenas may take and keep."""
+
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name.replace(" ", "-"))
 def test_two_hundred_runs_leave_nothing_that_a_hundred_did_not(kernel_python: Path, story: Story) -> None:
@@ -40,7 +43,8 @@ def test_two_hundred_runs_leave_nothing_that_a_hundred_did_not(kernel_python: Pa
         "logs",
     ):
         assert (what, after[what]) == (what, before[what])
-    assert after["files"] <= before["files"] + 3
+    assert after["files"] <= before["files"] + 2  # ipykernel's own come and go
+    assert after["rss"] - before["rss"] < GROWTH_BYTES
     assert (after["traced"] - before["traced"]) / 75 < A_RUN_BYTES
     assert after["list ms"] < 100
 

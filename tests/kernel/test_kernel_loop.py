@@ -49,6 +49,7 @@ def test_a_stop_click_stops_the_run_at_once_and_queued_cells_keep_their_order(fr
 
 @pytest.mark.parametrize("kind", [kind for kind in CELLS if kind != "background"])
 def test_the_kernels_interrupt_stops_the_run_and_run_all(front: Front, page: Page, kind: str) -> None:
+    front.run("agent = aw.Agent(slow('went on', 'and on', model=InWaitingCell))")
     cell = front.execute(CELLS[kind])
     after = front.execute("order.append('must not run')")
     page.wait_for_text()
@@ -69,6 +70,8 @@ class Stubborn:
     "A foreign agent that swallows every cancel for eight seconds."
     name = "stubborn"
     async def run(self, inputs, emit):
+        await the_cell_waits()
+        display("waits")
         end = time.monotonic() + 8
         while time.monotonic() < end:
             try:
@@ -86,8 +89,7 @@ def test_a_second_press_frees_the_cell_before_the_run_has_ended(front: Front, ki
     front.run(SETUP + STUBBORN + "agent = Stubborn()")
     page = Page(front)
     cell = front.execute(CELLS[kind])
-    page.wait_for_state("running")
-    time.sleep(0.3)  # see test_stop
+    front.wait_for(lambda message: "waits" in str(message.content.get("data")))
     front.interrupt()
     page.wait_for_state("stopping")
     time.sleep(0.4)

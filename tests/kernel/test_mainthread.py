@@ -45,6 +45,16 @@ def works() -> str:
     return "worked"
 
 @aw.tool(thread="main")
+def tidies() -> str:
+    "Work, and tidy up."
+    print("working", flush=True)
+    try:
+        time.sleep(10)
+    finally:
+        time.sleep(0.6)
+        done.append("tidied")
+
+@aw.tool(thread="main")
 def steps() -> str:
     "Say where, piece by piece."
     for n in range(3):
@@ -56,7 +66,7 @@ def delegates() -> str:
     inner = aw.Agent(ScriptedModel([[call("insert", {"price": 7})], [say("inner done")]]), tools=[insert])
     return f"{where()} {inner.reply_sync('insert').text}"
 
-tools = [insert, works, steps, delegates]
+tools = [insert, works, tidies, steps, delegates]
 
 def agent_for(*calls):
     return aw.Agent(ScriptedModel([[*calls], [say("done")], [say("went on")]]), tools=tools)
@@ -153,9 +163,23 @@ def test_the_kernels_interrupt_ends_the_function_itself(front: Front, page: Page
     )
 
 
+@pytest.mark.parametrize("kind", ["awaiting", "sync"])
+def test_a_double_click_leaves_the_function_its_clean_up(front: Front, page: Page, kind: str) -> None:
+    front.run("agent = agent_for(call('tidies'))")
+    cell = front.execute(CELLS[kind])
+    front.wait_for(lambda m: m.type == "comm_msg" and "'text': 'working" in str(m.content), 20)
+    front.interrupt()
+    time.sleep(0.1)
+    front.interrupt()
+    assert front.wait(cell)["ename"] == "AgentStopped"
+    page.settle()
+    assert front.run("print(done, run.status)") == "['tidied'] interrupted\n"
+
+
 def test_a_stop_cannot_end_it_once_it_has_begun_and_its_result_says_so(front: Front, page: Page) -> None:
     front.run("agent = agent_for(call('works'))")
-    cell = front.execute("run = aw.chat(agent, 'work'); threading.Timer(0.5, run.stop).start(); run.wait()")
+    stops = "threading.Thread(target=lambda: begun.wait() and run.stop()).start()"
+    cell = front.execute(f"run = aw.chat(agent, 'work'); {stops}; run.wait()")
     page.wait_for_state("interrupted")
     front.interrupt()  # the function still holds the cell
     front.wait(cell)

@@ -148,6 +148,9 @@ def test_what_users_redirect_in_cells_works_as_ever_and_unloading_leaves_nothing
     front.run(WRAPPER)
     front.run("%unload_ext agent_widgets")
     assert front.run("print('through', sys.stdout is wrapper)") == "THROUGH TRUE\n"
+    front.run("from agent_widgets.execution import output_sink; lost = []; sys.stdout = streams[0]")
+    assert front.run("output_sink.set(lambda *said: lost.append(said)); print('in a tool')") == "in a tool\n"
+    assert front.run("print(lost)") == "[]\n"
     front.run("sys.stdout = wrapper.below")
     assert front.run(f"print([now == then for now, then in zip({state}, before)])") == f"{[True] * 9}\n"
     assert front.run("print(streams == (sys.stdout, sys.stderr), 'write' in vars(type(sys.stdout)))") == "True True\n"

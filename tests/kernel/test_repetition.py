@@ -8,7 +8,9 @@ import pytest
 
 from tests.kernel.fakefront import Front
 from tests.kernel.matrix.presses import Presser
-from tests.kernel.page import SOON
+
+BLOCKED_MS, PUMPED_MS, USUAL_MS = 250, 150, 100
+"""For the median, on a machine that does other work too: on ipykernel 6 under a foreign cell, in a waiting sync one; else."""
 
 
 @pytest.mark.timeout(400)
@@ -18,4 +20,7 @@ def test_twenty_five_stops_of_each_kind_are_handled_once_and_leave_the_order_of_
         presses = presser.press(cell, click, 25)
         assert presses.once, (cell, click)
         assert presses.in_order, (cell, click)
-        assert statistics.median(presses.milliseconds) < SOON * 1000, (cell, click)
+        limit = USUAL_MS
+        if not front.has_subshells:  # ipykernel 6
+            limit = BLOCKED_MS if "sleep" in cell else PUMPED_MS if "sync" in cell else USUAL_MS
+        assert statistics.median(presses.milliseconds) < limit, (cell, click, presses.milliseconds)

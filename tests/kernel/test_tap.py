@@ -18,7 +18,7 @@ KERNEL = """
 import threading
 from IPython import get_ipython
 from agent_widgets.kernel import NotebookKernel
-from agent_widgets.tap import EarlyTap, MAX_LINKS
+from agent_widgets.tap import _NEEDED, EarlyTap, MAX_LINKS
 kernel = get_ipython().kernel
 stream = kernel.shell_stream
 original = stream._recv_callback
@@ -157,6 +157,17 @@ def test_two_libraries_that_insist_on_the_top_do_not_make_the_chain_longer_for_e
     assert front.run("first.uninstall(); print('still', 'alive')") == "still alive\n"
 
 
+def test_threads_that_put_one_tap_in_at_the_same_time_make_one_link(front: Front, page: Page) -> None:
+    front.run(
+        "tap = EarlyTap(kernel); threads = [threading.Thread(target=tap.install) for _ in range(20)]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+        "done = threading.Event(); stream.io_loop.add_callback(done.set)"
+    )
+    assert front.run("print(done.wait(10), tap._links_made, repr(tap.reason))") == "True 1 ''\n"
+    front.run("tap.uninstall()")
+    assert front.run("print(stream._recv_callback == original)") == "True\n"
+
+
 # -- without the names that it needs ----------------------------------------------------------------------------------------
 
 NEEDED = (
@@ -184,6 +195,9 @@ def test_without_any_one_of_its_names_clicks_come_by_the_ordinary_handler_and_th
     front: Front, page: Page
 ) -> None:
     front.run("%load_ext agent_widgets")
+    assert front.run("print(sorted(f'{part}.{name}'.lstrip('.') for part in _NEEDED for name in _NEEDED[part]))") == (
+        f"{sorted(NEEDED)}\n"
+    )
     for name in NEEDED:
         front.run(f"use(Lacks(kernel, {name!r}))")
         page = Page(front)
@@ -222,7 +236,9 @@ def test_a_peek_that_fails_costs_the_kernel_no_message_and_is_told(front: Front,
     page.wait_for_text()
     page.stop()
     page.wait_for_state("interrupted")
-    assert front.run("%agent list").endswith("could not be read: 1, the last one: RuntimeError: changed since.\n")
+    told = front.run("%agent list")
+    assert told.endswith("could not be read: 1, the last one: RuntimeError: changed since.\n")
+    assert "until the kernel is idle" not in told  # clicks are heard early, but for that one
 
 
 # -- taken out and put in again ---------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 import pexpect
 import pytest
 
+from agent_widgets.mainthread import DOUBLE_CLICK_SECONDS
 from agent_widgets.messages import ToolResultBlock
 from agent_widgets.wire import load_state
 from tests.kernel.fakefront import ROOT
@@ -41,14 +42,15 @@ import agent_widgets as aw
 from agent_widgets.models.scripted import ScriptedModel, call, say
 
 @aw.tool
-async def work() -> str:
-    "Work for a minute, and clean up for half a second."
+async def work(clean_up: float = 0.5) -> str:
+    "Work for a minute, and clean up for a while."
     await asyncio.sleep(0.1)
     print("be" "gun", file=sys.__stdout__, flush=True)
     try:
         await asyncio.sleep(60)
     finally:
-        await asyncio.sleep(0.5)
+        print("stop" "ping", file=sys.__stdout__, flush=True)
+        await asyncio.sleep(clean_up)
         print("cleaned", file=sys.__stdout__, flush=True)
     return "done"
 
@@ -62,7 +64,7 @@ class Stubborn:
             try:
                 await asyncio.sleep(0.05)
             except asyncio.CancelledError:
-                pass
+                print("stop" "ping", file=sys.__stdout__, flush=True)
     def stop_after_step(self): return False
     def dump(self): return {}
     def load(self, saved): pass
@@ -111,6 +113,18 @@ def spawned(command: list[str], env: dict[str, str], cwd: Path | None = None) ->
 def hear_ctrl_c() -> None:
     """As from a terminal: what a script starts in its background ignores SIGINT, and hands that down."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def press_twice(child: Any, until: Any) -> None:
+    """Ctrl-C in a waiting run, and once that has been heard and is no double click any more, again: that one frees at once."""
+    child.expect("begun")
+    child.sendintr()
+    child.expect("stopping")
+    time.sleep(DOUBLE_CLICK_SECONDS + 0.1)
+    pressed = time.monotonic()
+    child.sendintr()
+    child.expect(until)
+    assert time.monotonic() - pressed < 3
 
 
 @pytest.fixture
@@ -198,30 +212,20 @@ def test_a_second_ctrl_c_frees_the_prompt_and_the_default_handler_is_back(termin
     for number, waits in enumerate(("await run", "run.wait()")):
         for line in WORKS.splitlines() if not number else []:
             terminal.sendline(line)
-        terminal.sendline(f"agent = aw.Agent(ScriptedModel([[call('work')], [say('went on')]]), tools=[work], name='t{number}')")
+        script = "[[call('work', {'clean_up': 4})], [say('went on')]]"
+        terminal.sendline(f"agent = aw.Agent(ScriptedModel({script}), tools=[work], name='t{number}')")
         terminal.sendline(f"run = aw.chat(agent, 'go'); {waits}")
-        terminal.expect("begun")
-        terminal.sendintr()
-        time.sleep(0.4)
-        terminal.sendintr()
-        terminal.expect("AgentStopped: the run was stopped")
+        press_twice(terminal, "AgentStopped: the run was stopped, and its clean-up goes on")
         terminal.expect(PROMPT)
         terminal.sendline("print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, 'handler')")
         terminal.expect("True handler")
         terminal.sendline("print((await aw.chat(agent, 'go on')).text.upper(), agent.state.check())")
         terminal.expect(r"WENT ON \(\)")
         terminal.sendline(f"run = aw.chat(Stubborn(), 'go'); {waits}")
-        terminal.expect("begun")
-        terminal.sendintr()
-        time.sleep(0.4)
-        pressed = time.monotonic()
-        terminal.sendintr()
-        terminal.expect("AgentStopped: the run was stopped, and its clean-up goes on")
-        assert time.monotonic() - pressed < 1
+        press_twice(terminal, "AgentStopped: the run was stopped, and its clean-up goes on")
         terminal.expect(PROMPT)
-        terminal.sendline("import time; time.sleep(30)")
-        terminal.expect("sleep")
-        time.sleep(0.3)
+        terminal.sendline("import time; print('slee' + 'ping', flush=True); time.sleep(30)")
+        terminal.expect("sleeping")
         terminal.sendintr()
         terminal.expect("KeyboardInterrupt")
         terminal.expect(PROMPT)
@@ -266,13 +270,7 @@ def test_a_plain_script_is_stopped_by_ctrl_c_after_the_clean_up_and_its_state_is
 def test_a_second_ctrl_c_ends_a_script_with_a_stubborn_agent(tmp_path: Path, line: str) -> None:
     (tmp_path / "script.py").write_text(WORKS + line)
     child = spawned(["script.py"], {}, cwd=tmp_path)
-    child.expect("begun")
-    child.sendintr()
-    time.sleep(0.4)
-    pressed = time.monotonic()
-    child.sendintr()
-    child.expect(pexpect.EOF)
-    assert time.monotonic() - pressed < 3
+    press_twice(child, pexpect.EOF)
     child.close()
     assert child.before.rstrip().splitlines()[-1] == "KeyboardInterrupt"
     assert child.signalstatus == signal.SIGINT

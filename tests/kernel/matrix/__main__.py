@@ -35,6 +35,13 @@ class Kernel:
         """For headings."""
         return f"ipykernel {self.ipykernel} on Python {self.python}"
 
+    def plots(self) -> bool:
+        """Whether what its cells plot with is installed."""
+        return (
+            subprocess.run([self.interpreter, "-c", "import matplotlib, pandas"], capture_output=True, check=False).returncode
+            == 0
+        )
+
 
 def main() -> int:
     """Measure, print, and say what was missed."""
@@ -68,7 +75,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pythons", nargs="+", required=True, help="such as 3.11")
     parser.add_argument("--repetitions", type=int, default=100, help="presses of each kind (2 or more)")
     parser.add_argument("--times", type=int, default=1, help="the whole of it so many times, to see flakes")
-    parser.add_argument("--suite", action="store_true", help="also tests/kernel, once on each kernel, on the Python of the tests")
+    parser.add_argument(
+        "--suite", action="store_true", help="also tests/kernel, on each kernel of this Python and on one of each other"
+    )
     parser.add_argument("--json", type=Path, help="write the rows to this file too, one JSON object a line")
     return parser.parse_args()
 
@@ -98,9 +107,12 @@ def _rows(kernel: Kernel, repetitions: int) -> Iterator[Row]:
 
 
 def _suite(kernels: list[Kernel]) -> Iterator[str]:
-    """The tests of kernels, on each kernel of the tests' own Python: they lend it pandas and matplotlib. Gives the failures."""
+    """The tests of kernels, on each kernel of the tests' own Python and one of each other. Gives the failures.
+
+    They need pandas and matplotlib: the own Python's kernels are lent them, of the others one has them (``SUITE_KERNEL``).
+    """
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    for kernel in [kernel for kernel in kernels if kernel.python == own]:
+    for kernel in [kernel for kernel in kernels if kernel.python == own or kernel.plots()]:
         began = time.monotonic()
         given = [f"--kernel={kernel.ipykernel}={kernel.interpreter}", "-q", "-n", "3", "-m", "", "tests/kernel"]
         done = subprocess.run([sys.executable, "-m", "pytest", *given], cwd=ROOT, capture_output=True, text=True, check=False)

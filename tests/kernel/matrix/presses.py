@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.kernel.fakefront import Front
-from tests.kernel.page import Page
+from tests.kernel.page import SETUP, Page
 
 CELLS = {
     "awaiting": "await run",
@@ -34,11 +34,9 @@ SLEEP_SECONDS = 0.1
 OUT_OF_STEP_SECONDS = 0.04
 """A press comes up to this late after its cell has begun to wait: as long as ipykernel 6 takes between two looks."""
 
-SETUP = """
-import asyncio, signal, time
-import agent_widgets as aw
+ENDLESS = """
 from agent_widgets.backends import TextPiece
-cut, stopped, order, slept = [], [], [], []
+cut, stopped, slept = [], [], []
 
 class Endless:
     "Says one word when its cell waits (or at once, if it does not), then nothing until it is cancelled."
@@ -46,8 +44,8 @@ class Endless:
     def __init__(self, cell_waits):
         self.cell_waits = cell_waits
     async def stream(self, request):
-        while self.cell_waits and not getattr(signal.getsignal(signal.SIGINT), "__module__", "").startswith("agent_widgets."):
-            await asyncio.sleep(0.001)  # a cell that waits has put in its handler of the interrupt
+        if self.cell_waits:
+            await the_cell_waits()
         yield TextPiece("word")
         try:
             await asyncio.sleep(3600)
@@ -84,7 +82,7 @@ class Presser:
         self._front = front
         self._random = random.Random(1)
         self._subshell = front.create_subshell() if front.has_subshells else None
-        if said := front.run(SETUP):
+        if said := front.run(SETUP + ENDLESS):
             raise RuntimeError(said)
 
     def kinds(self) -> Iterator[tuple[str, str]]:
