@@ -29,11 +29,12 @@ REMEMBERED_DISPLAYS = 1_000
 class OutputCapture:
     """What is installed in one IPython shell, so that tools print and display on their cards."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, is_busy: Callable[[], bool]) -> None:
+        """``is_busy``: whether a cell is executed that waits for no run."""
         self._shell = shell
         self._streams: list[Any] = []
         self._displays: _Displays | None = None
-        self._figures = Figures(shell)
+        self._figures = Figures(shell, is_busy)
         self._threads = Inheritance()
         self._stdin = Stdin(getattr(shell, "kernel", None))
         self._is_installed = False

@@ -92,6 +92,8 @@ class Clicks:
         run = self._run_named(click.run_id)
         if not run.is_over or run is not self._runs[-1]:
             return "Only the last run of a card can be continued, and only when it has ended."
+        if run is not self._session.runs[-1]:
+            return "The conversation has gone on since, so nothing was done. Ask in a new cell."
         self._start(run.inputs_to_resume)
         return ""
 

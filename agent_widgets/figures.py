@@ -11,7 +11,7 @@ import io
 import logging
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,8 +24,10 @@ logger = logging.getLogger(__name__)
 class Figures:
     """Keeps the figures of tools apart, in one process."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, is_busy: Callable[[], bool]) -> None:
+        """``is_busy``: whether a cell is executed that waits for no run."""
         self._shell = shell
+        self._is_busy = is_busy
         self._apart: _FiguresByTool | None = None
 
     def keep_apart(self) -> None:
@@ -40,13 +42,14 @@ class Figures:
     def show_open(self, sink: Sink) -> None:
         """A tool has ended: show what it has left open, and forget it. In its thread.
 
-        A tool that has imported pyplot itself owns all that was drawn since.
+        A tool that has imported pyplot itself owns all that was drawn since, unless a cell does something else meanwhile: then
+        who has drawn it is not known, and the cell shows it.
         """
         first = self._apart is None
         self.keep_apart()
         if self._apart is None:
             return
-        if first:
+        if first and not self._is_busy():
             self._apart.give_all_to(sink)
         for manager in self._apart.taken_from(sink):
             figure = manager.canvas.figure

@@ -76,6 +76,11 @@ class Interrupts:
         """Whether the caller is inside of a cell that was seen to begin."""
         return self._cells[-1:] == [self._cell.get()] and self._cells != [self._first]
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a cell is executed that waits for no run. Any thread."""
+        return bool(self._cells) and not self._waits
+
     def begin_cell(self, *_: object) -> None:
         """A cell begins: IPython's event ``pre_run_cell``, in the context in which its code will run."""
         if _on_main_thread():

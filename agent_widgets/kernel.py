@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from agent_widgets.capture import OutputCapture
@@ -57,6 +58,8 @@ class NotebookKernel:
         self.kernel: Any = getattr(shell, "kernel", None)
         self.page_seen = False
         self.airtime = Airtime()
+        self.rendering = ThreadPoolExecutor(1, "agent-widgets-rendering")
+        """For what takes long to draw: one after the other, in the order in which it was asked for."""
         self.tap = EarlyTap(self.kernel)
         self.interrupts = Interrupts(in_cell=_executes_a_cell())
         self._waiter, self._asking = CellWaiter(self.interrupts, self.tap), TerminalWaiter(self.interrupts, self.tap)
@@ -194,7 +197,7 @@ class NotebookKernel:
             self._served = self.main_loop
             MainThread.get().serve(self._served)
         if self._capture is None:
-            self._capture = OutputCapture(self.shell)
+            self._capture = OutputCapture(self.shell, lambda: self.interrupts.is_busy)
         self._capture.install()
 
     def follow_cells(self) -> None:

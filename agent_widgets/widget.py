@@ -16,8 +16,9 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anywidget
 import ipywidgets
@@ -33,7 +34,7 @@ from agent_widgets.events import Event
 from agent_widgets.export import static_bundle
 from agent_widgets.hosts import current_host
 from agent_widgets.kernel import NotebookKernel
-from agent_widgets.loops import on_loop
+from agent_widgets.loops import on_loop, threads_can_start
 from agent_widgets.messages import JsonObject, new_id
 from agent_widgets.pacing import Pacer
 from agent_widgets.runs import Run
@@ -44,6 +45,7 @@ from agent_widgets.wire import (
     AskTwin,
     Forget,
     Hello,
+    Resume,
     Resync,
     events_message,
     load_command,
@@ -146,7 +148,11 @@ class AgentWidget(anywidget.AnyWidget):
 
     def static(self) -> dict[str, str]:
         """The card's static twin as a MIME bundle."""
-        return static_bundle([run.view() for run in self._runs], self.css_id, self._seq, session=self.session.name)
+        return self._rendering()()
+
+    def _rendering(self) -> Callable[[], dict[str, str]]:
+        """Makes the twin as it is now, on any thread."""
+        return partial(static_bundle, [run.view() for run in self._runs], self.css_id, self._seq, session=self.session.name)
 
     def publish(self) -> None:
         """Send the snapshot as it is now: the first thing a page sees. On the creating thread, before the run starts."""
@@ -282,10 +288,21 @@ class AgentWidget(anywidget.AnyWidget):
         self.session.loop.call_later(delay, self._update_static, context=self._context)
 
     def _update_static(self) -> None:
+        """Rendered in a thread: the loop that carries all runs would stand still for the length of a transcript."""
+        if self.on_static is None:
+            return
+        notebook = self._notebook
+        if notebook is not None and notebook.anybody_there and threads_can_start():
+            rendered = self.session.loop.run_in_executor(notebook.rendering, self._rendering())
+            rendered.add_done_callback(lambda done: self._show_static(done.result), context=self._context)
+        else:
+            self._show_static(self._rendering())
+
+    def _show_static(self, rendered: Callable[[], dict[str, str]]) -> None:
         if self.on_static is None:
             return
         try:
-            self.on_static(self.static())
+            self.on_static(rendered())
         except Exception:  # the comm boundary, as in _frame
             logger.exception("agent-widgets: a card's static twin could not be updated; its run goes on")
         if self._shared is not None and self.comm is not None and not self.composer and self._has_ended:
@@ -320,7 +337,9 @@ class AgentWidget(anywidget.AnyWidget):
         try:
             command = load_command(content)
         except InputError as error:
-            self.send(notice_message("", f"This click was not understood and nothing was done ({error})."))
+            command_id: object = cast("dict[str, object]", content).get("id") if isinstance(content, dict) else None
+            answered = command_id if isinstance(command_id, str) else ""
+            self.send(notice_message(answered, f"This click was not understood and nothing was done ({error})."))
             return
         if not self._clicks.is_new(command.id):
             return
@@ -332,6 +351,15 @@ class AgentWidget(anywidget.AnyWidget):
             notice = str(error)
         if notice:
             self.send(notice_message(command.id, notice))
+        if not isinstance(command, Resume):
+            self._tell_ended(getattr(command, "run_id", ""))
+
+    def _tell_ended(self, run_id: str) -> None:
+        """Say once more that a run has ended, to a page that still asks something of it: the message may have been lost."""
+        for run in self._runs:
+            if run.run_id == run_id and run.status in _ENDED:
+                self._changed.add(run_id)
+                self._frame()
 
     def _carry_out(self, command: AnyCommand) -> str:
         match command:

@@ -99,7 +99,7 @@ def streams() -> tuple[Stream, Stream]:
 @pytest.fixture
 def shell(streams: tuple[Stream, Stream]) -> Iterator[Shell]:
     shell = Shell()
-    capture = OutputCapture(shell)
+    capture = OutputCapture(shell, lambda: False)
     with redirected(*streams):
         capture.install()
         capture.install()  # each chat() does
@@ -141,7 +141,7 @@ def test_who_writes_no_text_is_told_so_by_the_stream(streams: tuple[Stream, Stre
 
 
 def test_a_redirected_stream_is_left_alone_and_found_later(streams: tuple[Stream, Stream]) -> None:
-    capture, sink, buffer = OutputCapture(Shell()), Sink(), io.StringIO()
+    capture, sink, buffer = OutputCapture(Shell(), lambda: False), Sink(), io.StringIO()
     with redirected(buffer, streams[1]):
         capture.install()
         print("redirected")
@@ -166,7 +166,7 @@ def test_an_update_goes_where_the_display_was_made(shell: Shell) -> None:
 
 def test_what_somebody_has_put_on_top_stays_and_ours_lets_everything_through() -> None:
     shell, sink = Shell(), Sink()
-    capture = OutputCapture(shell)
+    capture = OutputCapture(shell, lambda: False)
     capture.install()
     ours, started = shell.display_pub.publish, threading.Thread.start
     shell.display_pub.publish = on_top = functools.partial(ours)  # type: ignore[method-assign]

@@ -18,31 +18,52 @@ export interface Notice {
 }
 
 const ANSWER_MS = 10_000;
-const SILENT = "The kernel has not answered yet. It may be busy, or gone: restart it and run the cell again.";
+const SILENT = "The kernel has not answered yet. It is busy, and what was pressed still counts, once; or it is gone.";
+
+/** A press that the kernel has not answered in time: its button is released, and it may still be carried out. */
+interface Late {
+  readonly press: Asked;
+  readonly command: string;
+}
 
 export class Presses {
   asked: readonly Asked[] = [];
   notice: Notice | undefined;
   #timers = new Map<string, ReturnType<typeof setTimeout>>();
+  #late: Late[] = [];
   #changed: () => void;
 
   constructor(changed: () => void) {
     this.#changed = changed;
   }
 
-  /** Returns the id of a new press; `undefined` if the same is on its way. A call is decided once, whichever way. */
-  ask(what: Asked["what"], run_id: string, about: readonly string[]): string | undefined {
+  /** Whether something was pressed that the kernel has not answered. */
+  get areOpen(): boolean {
+    return this.asked.length + this.#late.length > 0;
+  }
+
+  /**
+   * Returns the id of a new press; `undefined` if the same is on its way. A call is decided once, whichever way. One that is
+   * pressed again because no answer came keeps its id, for the kernel carries out an id once.
+   */
+  ask(what: Asked["what"], run_id: string, about: readonly string[], command = ""): string | undefined {
     const isSame = (one: Asked): boolean =>
       one.run_id === run_id && (about.length === 0 ? one.what === what : one.about.some((part) => about.includes(part)));
     if (this.asked.some(isSame)) {
       return undefined; // a double click is one press
     }
-    const id = newId();
+    const again = this.#late.find((late) => late.command === command && late.press.run_id === run_id);
+    const id = again?.press.id ?? newId();
+    const press: Asked = { id, run_id, what, about };
+    this.#late = this.#late.filter((late) => late !== again);
     this.notice = undefined;
-    this.asked = [...this.asked, { id, run_id, what, about }];
+    this.asked = [...this.asked, press];
     this.#timers.set(
       id,
-      setTimeout(() => this.answer(id, SILENT), ANSWER_MS),
+      setTimeout(() => {
+        this.answer(id, SILENT);
+        this.#late.push({ press, command });
+      }, ANSWER_MS),
     );
     return id;
   }
@@ -57,8 +78,9 @@ export class Presses {
 
   /** Shows a sentence, and releases the button that it is about. */
   say(id: string, text: string): void {
-    this.notice = { id, text, about: this.asked.find((one) => one.id === id)?.about ?? [] };
+    const about = this.asked.find((one) => one.id === id)?.about ?? [];
     this.release((one) => one.id === id);
+    this.notice = { id, text, about };
   }
 
   release(done: (asked: Asked) => boolean): void {
@@ -67,6 +89,11 @@ export class Presses {
       this.#timers.delete(id);
     }
     this.asked = this.asked.filter((one) => !done(one));
+    const answered = this.#late.filter(({ press }) => done(press)).map(({ press }) => press.id);
+    this.#late = this.#late.filter(({ press }) => !answered.includes(press.id));
+    if (answered.includes(this.notice?.id ?? "")) {
+      this.notice = undefined; // that it was not answered is true no more
+    }
   }
 
   dispose(): void {

@@ -68,6 +68,8 @@ interface Run {
 }
 
 const RESYNC_MS = 3_000;
+/** So long a run may say nothing before the kernel is asked: a server drops messages that come too fast, also the last one. */
+const QUIET_MS = 15_000;
 const UNSENT = "Nothing was sent: this card is not connected to a kernel. Run its cell again.";
 export const ENDED: readonly string[] = ["completed", "interrupted", "exceed_max_iters", "error"];
 const SETTLED = [...ENDED, "paused"];
@@ -84,6 +86,7 @@ export class Link {
   #listeners = new Set<Listener>();
   #twin: TwinKeeper;
   #unwatch: () => void;
+  #quiet: ReturnType<typeof setTimeout> | undefined;
   #heardAt: Date | undefined;
   #gone = "";
 
@@ -106,6 +109,7 @@ export class Link {
     this.#model.off("msg:custom", this.#onMessage);
     this.#model.off("change:snapshot", this.#onSnapshot);
     this.#unwatch();
+    clearTimeout(this.#quiet);
     this.#twin.dispose();
     this.#presses.dispose();
     this.#listeners.clear();
@@ -128,7 +132,8 @@ export class Link {
   /** A view has appeared. */
   hello(): void {
     this.#helloAt = performance.now();
-    this.#post({ kind: "hello", have: this.#have, page: pageId() });
+    const isWhole = [...this.#runs.values()].every(({ cut }) => cut === 0);
+    this.#post({ kind: "hello", have: isWhole ? this.#have : -1, page: pageId() });
   }
 
   /** With `call_id`, only what this call runs. */
@@ -175,7 +180,7 @@ export class Link {
   }
 
   #ask(what: Asked["what"], run_id: string, about: readonly string[], command: Command): string | undefined {
-    const id = this.#gone === "" ? this.#presses.ask(what, run_id, about) : undefined;
+    const id = this.#gone === "" ? this.#presses.ask(what, run_id, about, JSON.stringify(command)) : undefined;
     if (id !== undefined && !this.#post(command, id)) {
       this.#presses.answer(id, UNSENT);
     }
@@ -228,7 +233,26 @@ export class Link {
       console.warn("[agent-widgets] a message could not be read", error);
     }
     this.#twin.rest(this.#isSettled() && this.#gone === "" ? this.#have : undefined);
+    this.#listen();
     this.#tell(false);
+  }
+
+  /** While something goes on: ask what has become of it when nothing is heard any more. */
+  #listen(): void {
+    if (this.#isSettled() || this.#gone !== "") {
+      clearTimeout(this.#quiet);
+      this.#quiet = undefined;
+    } else {
+      this.#quiet ??= setTimeout(() => this.#askIfQuiet(), QUIET_MS);
+    }
+  }
+
+  #askIfQuiet(): void {
+    this.#quiet = undefined;
+    if (Date.now() - (this.#heardAt?.getTime() ?? 0) >= QUIET_MS) {
+      this.hello();
+    }
+    this.#listen();
   }
 
   #take(message: Incoming): void {
@@ -290,6 +314,7 @@ export class Link {
       const origin = { name: String(this.#model.get("session_name") ?? ""), folder: String(this.#model.get("stored_in") ?? "") };
       this.#gone = farewell(how, goesOn ? this.#heardAt : undefined, origin);
       this.#presses.release(() => true);
+      this.#listen();
       this.#twin.dispose();
       this.#tell(true);
     }
@@ -322,7 +347,7 @@ export class Link {
 
   /** Lets go of what has happened: the run ended, the call was decided, the new run is there. */
   #settle(grew: boolean): void {
-    if (this.#presses.asked.length === 0) {
+    if (!this.#presses.areOpen) {
       return;
     }
     this.#presses.release((press) => {

@@ -95,12 +95,21 @@ export type Links = Record<string, { href: string | null; title: string | null |
 export function lex(text: string, links: Links): Token[] {
   const lexer = new Lexer(marked.defaults);
   lexer.tokens.links = Object.assign(Object.create(null), links);
-  return lexer.lex(text);
+  try {
+    return lexer.lex(text);
+  } catch {
+    return [asItStands(text)];
+  }
+}
+
+/** What is nested a thousand times over is more than the reader's stack holds. */
+function asItStands(text: string): Token {
+  return { type: "paragraph", raw: text, text, tokens: [{ type: "text", raw: text, text, escaped: false }] };
 }
 
 /** One block as DOM. `done` colours its code: not before, or every frame would colour it again. */
 export function renderBlock(token: Token, done: boolean, remoteImages = false): DocumentFragment {
-  const fragment = sanitise(marked.parser([token]).trimEnd(), remoteImages && done);
+  const fragment = sanitise(htmlOf(token).trimEnd(), remoteImages && done);
   for (const code of fragment.querySelectorAll("pre > code")) {
     const language = /language-(\S+)/.exec(code.className)?.[1] ?? "";
     const block = codeBlock(language, code.textContent ?? "");
@@ -110,6 +119,14 @@ export function renderBlock(token: Token, done: boolean, remoteImages = false): 
     }
   }
   return fragment;
+}
+
+function htmlOf(token: Token): string {
+  try {
+    return marked.parser([token]);
+  } catch {
+    return marked.parser([asItStands(token.raw)]);
+  }
 }
 
 export interface CodeBlock {

@@ -111,6 +111,8 @@ test.each(LOGS)("%s: a card that saw it live equals one that got the snapshot", 
   frame();
   const late = shown({ snapshot: full(0, [run(transcriptOf(log), status)]) });
   vi.advanceTimersByTime(2_000);
+  pick(live.el, ".aw-sr").textContent = ""; // it was spoken while it was new
+  pick(late.el, ".aw-sr").textContent = "";
   expect(pick(live.el, ".aw").innerHTML).toBe(pick(late.el, ".aw").innerHTML);
 });
 
@@ -149,6 +151,42 @@ test("an interrupted call shows its part, not what the model is told", () => {
   const { el } = shown({ snapshot: full(0, [run(transcriptOf("stopped_in_arguments"), { state: "interrupted" })]) });
   expect(el.textContent).not.toContain("system-reminder");
   expect(textOf(el, ".aw-tool .aw-output")).toBe("1 2 3 ");
+});
+
+test("what had ended before the view was made is not spoken; what goes on is, and what comes", () => {
+  const ended = shown({ snapshot: full(0, [run(transcriptOf("plain_text"), { state: "completed" })]) });
+  const going = shown({ snapshot: full(0, [run(transcriptOf("plain_text"), { state: "running" })]) });
+  vi.advanceTimersByTime(2_000);
+  expect(textOf(ended.el, ".aw-sr")).toBe("");
+  expect(textOf(going.el, ".aw-sr")).toBe("Agent: running");
+  ended.model.receive(events(1, "run2", [], { status: { state: "running" }, prompt: "More" }));
+  vi.advanceTimersByTime(2_000);
+  expect(textOf(ended.el, ".aw-sr")).toBe("Agent: running");
+});
+
+test.each([">", "1. "])("Markdown that is nested two thousand times over (%s) costs no decision", (mark) => {
+  const text = { type: "text", id: "t", text: mark.repeat(2_000), finished_at: "2026-01-02T03:04:05Z" };
+  const call = { type: "tool_call", id: "c1", name: "delete_rows", input: "{}", state: "asking", suggested_rules: [] };
+  const message = { name: "a", role: "assistant", id: "r1", content: [text, call] };
+  const { el } = shown({ snapshot: full(0, [run({ message }, { state: "paused" })]) });
+  vi.advanceTimersByTime(1_000);
+  expect(pick(el, ".aw-approve").hidden).toBe(false);
+  expect(textOf(el, ".aw-md").length).toBeGreaterThan(500);
+});
+
+test("the keyboard stays in the card when what it was on goes away", () => {
+  const { el, model } = shown({ snapshot: full(0, [run(transcriptOf("plain_text"), { state: "running" })]) });
+  const stop = pick<HTMLButtonElement>(el, ".aw-stop");
+  stop.focus();
+  stop.click();
+  frame();
+  expect(document.activeElement).toBe(stop);
+  expect([stop.disabled, stop.getAttribute("aria-disabled"), stop.textContent]).toEqual([false, "true", "Stopping…"]);
+  stop.click();
+  expect(model.sentOf("stop")).toHaveLength(1);
+  model.receive(events(1, "run1", [], { status: { state: "interrupted" } }));
+  frame();
+  expect(document.activeElement).toBe(pick(el, ".aw-body"));
 });
 
 test("an interrupted call says how long it ran, and nothing if it never began", () => {

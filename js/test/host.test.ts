@@ -143,7 +143,10 @@ test("nothing is sent to a kernel that is gone, and what was asked of it is let 
 
 test("a card whose kernel is gone has no button that can be pressed, and its clock stands", () => {
   const { model, el } = shown({ snapshot: full(0, [run(transcriptOf("paused"), { state: "paused", elapsed: 2.1 })]) });
-  const enabled = () => [...el.querySelectorAll<HTMLButtonElement>("button:not(.aw-copy), textarea, input")].filter((one) => !one.disabled);
+  const enabled = () => [
+    ...[...el.querySelectorAll<HTMLButtonElement>("button:not(.aw-copy, .aw-more)")].filter((one) => !one.disabled),
+    ...[...el.querySelectorAll<HTMLInputElement>("textarea, input")].filter((one) => !one.readOnly), // its text can be copied
+  ];
   expect(enabled().length).toBeGreaterThan(3);
   model.trigger("comm_live_update");
   frame();
@@ -153,6 +156,21 @@ test("a card whose kernel is gone has no button that can be pressed, and its clo
   const time = textOf(el, ".aw-time");
   vi.advanceTimersByTime(2_000);
   expect(textOf(el, ".aw-time")).toBe(time);
+});
+
+test("a long output can be unfolded when the kernel is gone", () => {
+  const output = Array.from({ length: 100 }, (_, line) => `line ${line}`).join("\n");
+  const content = [
+    { type: "tool_call", id: "c1", name: "look", input: "{}", state: "finished", suggested_rules: [] },
+    { type: "tool_result", id: "c1", name: "look", output, state: "success", finished_at: "2026-01-02T03:04:05Z" },
+  ];
+  const message = { name: "a", role: "assistant", id: "r1", content };
+  const { model, el } = shown({ snapshot: full(0, [run({ message }, { state: "completed" })]) });
+  model.trigger("comm_live_update");
+  frame();
+  expect(textOf(el, ".aw-result")).not.toContain("line 40");
+  pick<HTMLButtonElement>(el, ".aw-result .aw-more").click();
+  expect(textOf(el, ".aw-result")).toContain("line 40");
 });
 
 test("a run that had ended keeps how it ended", () => {

@@ -176,6 +176,47 @@ test("a kernel that does not answer releases the button with a sentence", () => 
   expect(link.state.notice?.text).toContain("not answered");
 });
 
+test("what was not answered in time and is pressed again is one press, and its sentence goes when it counts", () => {
+  const { model, link } = linked({ snapshot: full(0, [run(transcriptOf("plain_text"), { state: "completed" })]) });
+  link.prompt("delete all rows");
+  vi.advanceTimersByTime(10_000);
+  expect(link.state.notice?.text).toMatch(/has not answered yet/);
+  link.prompt("delete all rows");
+  const [first, second] = model.sentOf("send");
+  expect(second?.["id"]).toBe(first?.["id"]);
+  link.prompt("something else"); // one at a time
+  expect(model.sentOf("send")).toHaveLength(2);
+  vi.advanceTimersByTime(10_000);
+  model.receive(events(1, "run2", [START], { status: { state: "running" }, prompt: "delete all rows" }));
+  expect(link.state.notice).toBeUndefined();
+  link.prompt("delete all rows");
+  expect(model.sentOf("send").at(-1)?.["id"]).not.toBe(first?.["id"]); // wanted once more
+});
+
+test("a run of which nothing is heard is asked about, for its last message may be lost; one that has ended is not", () => {
+  const { model, link } = linked();
+  model.receive(events(0, "run1", [START], { status: { state: "running" } }));
+  vi.advanceTimersByTime(10_000);
+  model.receive(events(1, "run1", [delta("a")]));
+  vi.advanceTimersByTime(14_000);
+  expect(model.sentOf("hello")).toEqual([]);
+  vi.advanceTimersByTime(20_000);
+  expect(model.sentOf("hello")).toMatchObject([{ have: 1 }]);
+  model.receive(full(2, [run(transcriptOf("plain_text"), { state: "completed" })]));
+  vi.advanceTimersByTime(60_000);
+  expect(model.sentOf("hello")).toHaveLength(1);
+  expect(link.state.runs[0]?.status.state).toBe("completed");
+});
+
+test("a card whose transcript was cut asks for all of it, although it has heard the newest message", () => {
+  const whole = linked({ snapshot: full(4, [run(transcriptOf("plain_text"), { state: "completed" })]) });
+  whole.link.hello();
+  expect(whole.model.sentOf("hello")).toMatchObject([{ have: 4 }]);
+  const cut = linked({ snapshot: full(4, [run({ ...transcriptOf("plain_text"), cut: 100 }, { state: "completed" })]) });
+  cut.link.hello();
+  expect(cut.model.sentOf("hello")).toMatchObject([{ have: -1 }]);
+});
+
 test("a closed comm is said, not thrown", () => {
   const { model, link } = linked({ snapshot: full(0, [run(transcriptOf("paused"))]) });
   model.send = () => {

@@ -244,6 +244,30 @@ test("a long numbered list goes on with its numbers, a long table under its head
   }
 });
 
+test.each(LONG_BLOCKS)("a long %s that comes in pieces of any length loses no letter", (_name, part) => {
+  vi.useFakeTimers();
+  let seed = 1;
+  const random = (): number => {
+    seed = (seed * 16_807) % 2_147_483_647;
+    return seed / 2_147_483_647;
+  };
+  const text = Array.from({ length: 160 }, (_, at) => part(at)).join("");
+  const words = ({ root }: MarkdownStream): string[] => (root.textContent ?? "").match(/\S{2,}/g) ?? []; // a table has its head again: a, b
+  const whole = new MarkdownStream();
+  whole.update(text, true);
+  vi.runAllTimers();
+  for (let play = 0; play < 4; play += 1) {
+    const stream = new MarkdownStream();
+    for (let at = 0; at < text.length; at += Math.ceil(random() * 700)) {
+      stream.update(text.slice(0, at), false);
+      vi.advanceTimersByTime(random() * 1_200);
+    }
+    stream.update(text, true);
+    vi.runAllTimers();
+    expect(words(stream)).toEqual(words(whole));
+  }
+});
+
 test("a block that follows a long one stays a block of its own", () => {
   vi.useFakeTimers();
   const paragraphs = Array.from({ length: 4 }, (_, number) => `Paragraph ${number}.`);

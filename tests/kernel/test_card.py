@@ -173,6 +173,57 @@ def test_the_magic_cell_waits_in_order_and_keeps_its_text_as_it_is(front: Front,
     assert "%%agent helper" in front.run("%history -l 4")
 
 
+def test_a_press_about_a_run_that_has_ended_is_answered_with_its_end(front: Front, page: Page) -> None:
+    """A server drops what a kernel says too fast, the last message too: then nothing else would tell the page."""
+    front.run("agent = aw.Agent(ScriptedModel([[say('done')]]))\nrun = aw.chat(agent, 'go'); run.wait()")
+    page.settle()
+    page.stop()
+    page.wait_for_messages("events", len([m for m in page.card.custom if m["kind"] == "events"]) + 1)
+    told = [m for m in page.card.custom if m["kind"] == "events"]
+    assert (told[-1]["status"]["state"], told[-1]["seq"]) == ("completed", told[-2]["seq"] + 1)
+    assert front.run("print(run.status)") == "completed\n"
+
+
+def test_what_is_not_understood_is_answered_to_the_press_that_said_it(front: Front, page: Page) -> None:
+    front.run("agent = aw.Agent(slow())\nrun = aw.chat(agent, 'go')")
+    page.wait_for_text()
+    page.send("steer", command_id="my-press", text="long " * 100_000)
+    page.wait_for_messages("notice")
+    (notice,) = [m for m in page.card.custom if m["kind"] == "notice"]
+    assert notice["id"] == "my-press"
+    page.stop()
+    page.wait_for_state("interrupted")
+
+
+def test_a_card_is_not_continued_when_the_conversation_has_gone_on_elsewhere(front: Front, page: Page) -> None:
+    front.run("agent = aw.Agent(slow('another answer', 'unwanted'))\nrun = aw.chat(agent, 'go')")
+    page.wait_for_text()
+    page.stop()
+    page.wait_for_state("interrupted")
+    assert front.run("print((await aw.chat(agent, 'something else')).text)").endswith("another answer\n")
+    page.send("resume")
+    page.wait_for_messages("notice")
+    assert page.notices() == ["The conversation has gone on since, so nothing was done. Ask in a new cell."]
+    assert front.run("print(len(agent.model.requests))") == "2\n"
+
+
+def test_a_long_static_twin_does_not_hold_up_other_runs(front: Front, page: Page) -> None:
+    """Its HTML takes half a second for 200 kB. Other cards stream and stop meanwhile."""
+    front.run("long = aw.Agent(ScriptedModel([[say('**word** `code` and text. ' * 20_000)]]))")
+    front.run("other = aw.Agent(slow())\nsecond = aw.chat(other, 'go')")
+    page.wait_for_text()
+    front.run("gaps, seen = [], [time.monotonic()]")
+    front.run(
+        "def look():\n    now = time.monotonic(); gaps.append(now - seen[-1]); seen.append(now)\n"
+        "    second.loop.call_later(0.01, look)\nsecond.loop.call_soon_threadsafe(look)"
+    )
+    front.run("first = aw.chat(long, 'go'); first.wait()")
+    front.wait_for(lambda m: m.type == "update_display_data" and len(str(m.content)) > 500_000, 30)
+    assert float(front.run("print(max(gaps))")) < 0.5
+    page.stop()
+    page.wait_for_state("interrupted")
+
+
 def test_the_magic_cell_is_stopped_by_the_kernels_interrupt(front: Front, page: Page) -> None:
     front.run("%load_ext agent_widgets\nhelper = aw.Agent(slow('went on', model=InWaitingCell))")
     cell = front.execute("%%agent helper\ntell me")

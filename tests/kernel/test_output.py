@@ -366,6 +366,23 @@ tools = [imports]
 """
 
 
+def test_a_cell_that_is_the_first_to_import_pyplot_keeps_its_figure_whatever_tool_ends_meanwhile(front: Front) -> None:
+    front.run(f"{SETUP}\nimport sys, threading; sys.path.append({str(PLOTTING)!r})\nmay_end = threading.Event()")
+    page = Page(front)
+    front.run(
+        "@aw.tool\ndef waits() -> str:\n    'Wait until the cell has plotted.'\n    may_end.wait(20)\n    return 'waited'\n"
+        "agent = aw.Agent(ScriptedModel([[call('waits')], [say('done')]]), tools=[waits])\nrun = aw.chat(agent, 'go')"
+    )
+    cell = front.execute(
+        "%matplotlib inline\nimport matplotlib.pyplot as plt; plt.plot([1]); may_end.set()\n"
+        "while not run.is_over: time.sleep(0.01)\nprint(plt.get_fignums())"
+    )
+    front.wait(cell, 30)
+    assert front.text(cell).startswith("[1]\n")
+    assert [m.type for m in front.of(cell) if m.type == "display_data"] == ["display_data"]
+    assert "outputs" not in page.settle()
+
+
 def test_a_tool_that_is_the_first_to_import_pyplot_has_its_figure_on_its_card(front: Front) -> None:
     front.run(f"import sys; sys.path.append({str(PLOTTING)!r})")
     transcript = ran(front, tools=IMPORTS, script="[call('imports')]")

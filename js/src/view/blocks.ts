@@ -53,10 +53,14 @@ export class BlocksView {
         this.root.insertBefore(view.root, before);
       }
       wanted.add(key);
-      if (view instanceof ToolView) {
-        view.update({ ...(tools.get(block.id) ?? newTool()), ...about(block.id, around), over, around });
-      } else {
-        view.update(block);
+      try {
+        if (view instanceof ToolView) {
+          view.update({ ...(tools.get(block.id) ?? newTool()), ...about(block.id, around), over, around });
+        } else {
+          view.update(block);
+        }
+      } catch (error) {
+        console.warn("[agent-widgets] a block could not be shown", error); // the others can, and their buttons
       }
     }
     for (const [key, view] of this.#views) {

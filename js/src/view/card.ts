@@ -4,7 +4,7 @@ import type { CardState, Link, RunView } from "../link";
 import { waitingCalls } from "../transcript";
 import { ComposerView } from "./composer";
 import { copyOnClick } from "./copy";
-import { h, setText, show } from "./dom";
+import { h, hasFocus, isFocusShown, setText, show } from "./dom";
 import { drawNoMore, drawSoon } from "./frames";
 import { HeaderView, isStoppable, isStopping, standing } from "./header";
 import { RulesView } from "./rules";
@@ -12,6 +12,7 @@ import { RunElement } from "./run";
 
 const NEWER = "This card was made by a newer agent-widgets: some of it cannot be shown. Reload the page.";
 const ANNOUNCE_MS = 1_000;
+const GOES_ON: readonly string[] = ["running", "waiting for you", "waiting for a result"];
 const NEAR_BOTTOM = 24; // px
 
 export class CardView {
@@ -107,6 +108,7 @@ export class CardView {
     const state = this.#link.state;
     const run = current(state.runs);
     const gone = state.gone !== "";
+    const hadFocus = hasFocus(this.root);
     this.#header.update(run, state.asked, gone);
     this.#drawRuns(state);
     this.#rules.update(state);
@@ -118,14 +120,20 @@ export class CardView {
     if (gone) {
       this.#rest();
     }
+    if (hadFocus && !isFocusShown(this.root)) {
+      this.#scroller.focus({ preventScroll: true }); // else the keyboard would begin anew at the top of the page
+    }
     this.#announce(run || gone ? standing(run, run !== undefined && isStopping(run, state.asked), gone).word : "");
   }
 
   /** The kernel is gone: nothing moves and nothing can be pressed, but all of it can be read, unfolded and copied. */
   #rest(): void {
     this.root.classList.add("aw-gone");
-    for (const control of this.root.querySelectorAll<HTMLButtonElement>("button:not(.aw-copy), input, textarea, select")) {
+    for (const control of this.root.querySelectorAll<HTMLButtonElement>("button:not(.aw-copy, .aw-more), select")) {
       control.disabled = true;
+    }
+    for (const box of this.root.querySelectorAll<HTMLInputElement | HTMLTextAreaElement>("input, textarea")) {
+      box.readOnly = true;
     }
   }
 
@@ -153,10 +161,11 @@ export class CardView {
 
   /** Changes of state are spoken, tokens are not; several within a second are one. */
   #announce(word: string): void {
-    if (this.#live.dataset["next"] === word) {
-      return;
-    }
+    const before = this.#live.dataset["next"];
     this.#live.dataset["next"] = word;
+    if (before === word || (before === undefined && !GOES_ON.includes(word))) {
+      return; // what had ended before this view was made is no news: thirty cards would say it after a reload
+    }
     this.#announcing ??= setTimeout(() => {
       this.#announcing = undefined;
       setText(this.#live, `Agent: ${this.#live.dataset["next"] ?? ""}`);

@@ -2,7 +2,7 @@
 
 import type { Transcript } from "../events";
 import { waitingCalls } from "../transcript";
-import { button, fold, h, setText, show } from "./dom";
+import { button, fold, h, setBusy, setText, show } from "./dom";
 import { plural } from "./format";
 import type { Around, CallActions } from "./tool";
 
@@ -55,7 +55,7 @@ export class ChildView {
     setText(this.#word, `${word} · ${plural(child.steps, "step")}`);
     setText(this.#stop, stopping ? "Stopping…" : "Stop");
     this.#stop.setAttribute("aria-label", `Stop ${message.name}`);
-    this.#stop.disabled = stopping;
+    setBusy(this.#stop, stopping);
     show(this.#stop, !ended);
     this.#blocks.update(child, ended, around);
     if (this.#notices.childElementCount !== child.notices.length) {

@@ -16,6 +16,7 @@ export class ComposerView {
   #always: boolean;
   #steered: RunView | undefined;
   #returned = new Set<string>();
+  #hasSeen = false;
 
   /** `always`: the card has no prompt of its own. */
   constructor(link: Link, always: boolean) {
@@ -40,9 +41,11 @@ export class ComposerView {
   /** What the model had not read when its run ended. Only of a run that ended under this view: the rest is history. */
   #takeBack(run: RunView | undefined): void {
     const notes = run?.status.steering ?? [];
+    const isHistory = !this.#hasSeen;
+    this.#hasSeen = true;
     if (run && ENDED.includes(run.status.state)) {
       const unread = notes.filter(({ id }) => !this.#returned.has(id));
-      if (unread.length > 0) {
+      if (unread.length > 0 && !isHistory) {
         this.#entry.putBack(unread.map(({ text }) => text).join("\n"));
       }
       for (const { id } of unread) {

@@ -7,7 +7,7 @@ import type { ToolCallBlock } from "../events";
 import { ruleKey } from "../link";
 import type { Decision, Rule, Verdict } from "../wire";
 import { prettyJson } from "./arguments";
-import { button, h, keepKeys, setText, show } from "./dom";
+import { button, h, keepKeys, setBusy, setText, show } from "./dom";
 import { LimitView } from "./limit";
 
 export interface DecisionFacts {
@@ -74,15 +74,15 @@ export class DecisionView {
   }
 
   update({ call, asked, notice, alone }: DecisionFacts): void {
-    if (call !== this.#call) {
-      this.#offer(call);
+    if (JSON.stringify(call.suggested_rules) !== JSON.stringify(this.#call?.suggested_rules)) {
+      this.#offer(call); // not whenever the whole is sent again, to another page: what was chosen stays
     }
     this.#call = call;
     this.root.setAttribute("aria-label", `Allow ${call.name}?`);
     this.#form.setAttribute("aria-label", `Arguments of ${call.name}, as JSON`);
     setText(this.#arguments, prettyJson(call.input));
     for (const control of [this.#approve, this.#edit, this.#again, this.#deny, this.#denyAndStop, this.#reason]) {
-      control.disabled = asked !== undefined;
+      setBusy(control, asked !== undefined);
     }
     this.#form.readOnly = asked !== undefined;
     this.#write(asked);
@@ -160,9 +160,7 @@ export class DecisionView {
   }
 
   #doDeny(): void {
-    if (!this.#deny.disabled) {
-      this.#onDecide({ decision: "deny", reason: this.#reason.value.trim() });
-    }
+    this.#onDecide({ decision: "deny", reason: this.#reason.value.trim() });
   }
 }
 

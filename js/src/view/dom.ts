@@ -50,6 +50,33 @@ export function show(element: HTMLElement, shown: boolean): void {
   element.hidden = !shown;
 }
 
+/** Whether the keyboard is in there. In a shadow root too: marimo has one. */
+export function hasFocus(element: Node): boolean {
+  return element.contains(focused(element));
+}
+
+/** Whether it is on something in there that is shown: a browser takes it from what is hidden, but later. */
+export function isFocusShown(element: Node): boolean {
+  const active = focused(element);
+  const isHidden = active instanceof HTMLElement && (active.closest("[hidden]") !== null || active.style.visibility === "hidden");
+  return element.contains(active) && !isHidden;
+}
+
+function focused(element: Node): Element | null {
+  return (element.getRootNode() as Partial<DocumentOrShadowRoot>).activeElement ?? null;
+}
+
+/** A control that cannot be used for now. If the keyboard is there it stays there: what is disabled loses the focus to the page. */
+export function setBusy(control: HTMLButtonElement | HTMLInputElement | HTMLSelectElement, busy: boolean): void {
+  const keeps = busy && hasFocus(control);
+  control.disabled = busy && !keeps;
+  if (keeps) {
+    control.setAttribute("aria-disabled", "true");
+  } else {
+    control.removeAttribute("aria-disabled");
+  }
+}
+
 /** Makes the children of `from` like those of `to`, and keeps every node that is already right. */
 export function patch(from: Node, to: Node): void {
   const wanted = [...to.childNodes];

@@ -3,7 +3,7 @@
 import type { Usage } from "../events";
 import type { RunView } from "../link";
 import { type StopInfo, stopInfo } from "../wire";
-import { button, h, setText, show } from "./dom";
+import { button, h, setBusy, setText, show } from "./dom";
 import { between, count, duration, milliseconds, plural } from "./format";
 
 export class FooterView {
@@ -28,7 +28,7 @@ export class FooterView {
     show(this.#error, state === "error" && error !== undefined);
     show(this.#resume, last && ["error", "interrupted", "exceed_max_iters"].includes(state));
     setText(this.#resume, asked ? "Starting…" : state === "error" ? "Try again" : "Continue");
-    this.#resume.disabled = asked;
+    setBusy(this.#resume, asked);
     show(this.root, this.#facts.textContent !== "" || !this.#resume.hidden);
   }
 }

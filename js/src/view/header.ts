@@ -3,7 +3,7 @@
 import type { Asked } from "../asked";
 import { ENDED, type RunView } from "../link";
 import { waitingCalls } from "../transcript";
-import { button, h, setText } from "./dom";
+import { button, h, setBusy, setText } from "./dom";
 import { duration, plural } from "./format";
 
 const STOPPABLE: readonly string[] = ["queued", "running", "paused"];
@@ -86,7 +86,7 @@ export class HeaderView {
     setText(this.#chip, word);
     // its place is kept while it is not there: nothing may jump under the pointer
     this.#stop.style.visibility = run && !gone && (stopping || isStoppable(run)) ? "visible" : "hidden";
-    this.#stop.disabled = stopping;
+    setBusy(this.#stop, stopping);
     setText(this.#stop, stopping ? "Stopping…" : "Stop");
     if (word !== CUT_OFF) {
       this.#tick(); // a run that was cut off keeps the time that it had

@@ -6,7 +6,7 @@ import type { Link, RunView } from "../link";
 import { ENDED } from "../link";
 import { waitingCalls } from "../transcript";
 import { BlocksView } from "./blocks";
-import { button, h, setText, show } from "./dom";
+import { button, h, setBusy, setText, show } from "./dom";
 import { FooterView } from "./footer";
 import { count } from "./format";
 import { NotesView } from "./notes";
@@ -120,7 +120,7 @@ class TogetherView {
   update(waiting: number, asked: boolean): void {
     setText(this.#approve, `Approve all (${waiting})`);
     for (const control of [this.#approve, ...this.#others]) {
-      control.disabled = asked;
+      setBusy(control, asked);
     }
     show(this.root, waiting > 1);
   }

@@ -63,11 +63,12 @@ function splitQuote(token: Tokens.Blockquote): Split | undefined {
     return { token: { ...token, tokens: before }, rest: quoted(token.text.slice(size)) + end };
   }
   const parts = tail && split(tail);
-  return parts && { token: { ...token, tokens: [parts.token] }, rest: quoted(parts.rest) + end };
+  const after = token.text.slice(size + (tail?.raw.length ?? 0)); // the end of a list is not in its own text
+  return parts && { token: { ...token, tokens: [parts.token] }, rest: quoted(parts.rest + after) + end };
 }
 
 function quoted(text: string): string {
-  return text.trimEnd().replace(/^/gm, "> ");
+  return text.replace(/^/gm, "> ");
 }
 
 /** Between two sentences that no mark spans, where what follows cannot be read as another kind of block. */

@@ -7,7 +7,7 @@ import { textOf, type Verdict } from "../wire";
 import { oneLine, prettyJson } from "./arguments";
 import { ChildView, type MakeBlocks } from "./child";
 import { DecisionView } from "./decision";
-import { fold, h, setText, show } from "./dom";
+import { fold, h, hasFocus, setText, show } from "./dom";
 import { Entry } from "./entry";
 import { between, milliseconds } from "./format";
 import { LimitView } from "./limit";
@@ -168,6 +168,9 @@ export class ToolView {
 
   #pause(look: Look, { call, asked, notice, alone }: ToolFacts): void {
     if (look !== "waiting" || !call) {
+      if (this.#decision && hasFocus(this.#decision.root)) {
+        this.#call.querySelector("summary")?.focus({ preventScroll: true }); // else a keyboard would begin anew at the top of the page
+      }
       this.#decision?.dispose();
       this.#decision = undefined;
       return;
