@@ -231,8 +231,9 @@ WAYS: dict[str, tuple[Callable[[Notebook, int], None], str]] = {
 
 
 def at_rest(shown: Locator) -> None:
-    """Nothing can be pressed, and nothing moves; it can still be copied."""
-    controls = shown.locator(":is(button, textarea, input, select):not(.aw-copy):enabled:visible")
+    """Nothing can be pressed, and nothing moves; it can still be unfolded and copied."""
+    pressable = "button:not(.aw-copy, .aw-more), select, textarea:not([readonly]), input:not([readonly])"
+    controls = shown.locator(f":is({pressable}):enabled:visible")
     assert [control.evaluate("control => control.outerHTML") for control in controls.all()] == []
     assert shown.evaluate("card => card.getAnimations({ subtree: true }).map(one => one.effect.target.className)") == []
     clock = shown.locator(".aw-time")
