@@ -126,14 +126,19 @@ def test_a_gate_of_the_page_bites(project: Path, fault: Fault) -> None:
     assert fault.says in output, output
 
 
+def test_the_bench_is_told_which_part_to_measure() -> None:
+    status, output = run_gate(ROOT, "bench", "-n", "-o", "kernels-env", "-o", "chromium", "BENCH=clicks")
+    assert (status, output.split()[-2:]) == (0, ["tests.bench", "clicks"])
+
+
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
-def run_gate(project: Path, gate: str) -> tuple[int, str]:
+def run_gate(project: Path, gate: str, *more: str) -> tuple[int, str]:
     """Run a target as it stands in the Makefile; ``-o``: its environment is there, do not make it again."""
-    command = ["make", "-o", "test-env", "-o", "js/node_modules/.ready", gate]
+    command = ["make", "-o", "test-env", "-o", "js/node_modules/.ready", *more, gate]
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
     return done.returncode, re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
