@@ -18,7 +18,7 @@ export interface Notice {
 }
 
 const ANSWER_MS = 10_000;
-const SILENT = "The kernel has not answered yet. It is busy, and what was pressed still counts, once; or it is gone.";
+const SILENT = "The kernel has not answered yet. If it is busy, this still counts when it comes to it, once; it may also be gone.";
 
 /** A press that the kernel has not answered in time: its button is released, and it may still be carried out. */
 interface Late {

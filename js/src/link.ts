@@ -69,7 +69,7 @@ interface Run {
 
 const RESYNC_MS = 3_000;
 /** So long a run may say nothing before the kernel is asked: a server drops messages that come too fast, also the last one. */
-const QUIET_MS = 15_000;
+const SILENT_MS = 15_000;
 const UNSENT = "Nothing was sent: this card is not connected to a kernel. Run its cell again.";
 export const ENDED: readonly string[] = ["completed", "interrupted", "exceed_max_iters", "error"];
 const SETTLED = [...ENDED, "paused"];
@@ -86,7 +86,7 @@ export class Link {
   #listeners = new Set<Listener>();
   #twin: TwinKeeper;
   #unwatch: () => void;
-  #quiet: ReturnType<typeof setTimeout> | undefined;
+  #silence: ReturnType<typeof setTimeout> | undefined;
   #heardAt: Date | undefined;
   #gone = "";
 
@@ -109,7 +109,7 @@ export class Link {
     this.#model.off("msg:custom", this.#onMessage);
     this.#model.off("change:snapshot", this.#onSnapshot);
     this.#unwatch();
-    clearTimeout(this.#quiet);
+    clearTimeout(this.#silence);
     this.#twin.dispose();
     this.#presses.dispose();
     this.#listeners.clear();
@@ -233,26 +233,26 @@ export class Link {
       console.warn("[agent-widgets] a message could not be read", error);
     }
     this.#twin.rest(this.#isSettled() && this.#gone === "" ? this.#have : undefined);
-    this.#listen();
+    this.#watchSilence();
     this.#tell(false);
   }
 
   /** While something goes on: ask what has become of it when nothing is heard any more. */
-  #listen(): void {
+  #watchSilence(): void {
     if (this.#isSettled() || this.#gone !== "") {
-      clearTimeout(this.#quiet);
-      this.#quiet = undefined;
+      clearTimeout(this.#silence);
+      this.#silence = undefined;
     } else {
-      this.#quiet ??= setTimeout(() => this.#askIfQuiet(), QUIET_MS);
+      this.#silence ??= setTimeout(() => this.#askIfSilent(), SILENT_MS);
     }
   }
 
-  #askIfQuiet(): void {
-    this.#quiet = undefined;
-    if (Date.now() - (this.#heardAt?.getTime() ?? 0) >= QUIET_MS) {
+  #askIfSilent(): void {
+    this.#silence = undefined;
+    if (Date.now() - (this.#heardAt?.getTime() ?? 0) >= SILENT_MS) {
       this.hello();
     }
-    this.#listen();
+    this.#watchSilence();
   }
 
   #take(message: Incoming): void {
@@ -314,7 +314,7 @@ export class Link {
       const origin = { name: String(this.#model.get("session_name") ?? ""), folder: String(this.#model.get("stored_in") ?? "") };
       this.#gone = farewell(how, goesOn ? this.#heardAt : undefined, origin);
       this.#presses.release(() => true);
-      this.#listen();
+      this.#watchSilence();
       this.#twin.dispose();
       this.#tell(true);
     }
