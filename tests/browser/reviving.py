@@ -5,6 +5,7 @@ For the tests and for the bench. The page itself takes the times, from the begin
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,9 @@ def story(words=6000):
 
 def finished(number):
     return aw.Agent(ScriptedModel([[say(f"answer {number}")]]))
+
+teller = story()
+%load_ext agent_widgets
 """
 OTHERS = """\
 clicks = 0
@@ -49,6 +53,13 @@ BUSY = {
     "sync": "run = aw.chat(story(), 'Tell me', deadline={seconds}); run.wait()",
     "foreign": "run = aw.chat(story(), 'Tell me'); end = time.time() + {seconds}\nwhile time.time() < end: time.sleep(0.1)",
 }
+ALSO_BUSY = {
+    "%%agent": "%%agent teller\nTell me",
+    "sync in an awaiting cell": "import asyncio; await asyncio.sleep(0)\nrun = aw.chat(story(), 'Tell me'); run.wait()",
+    "in an Output": "out = ipywidgets.Output(); display(out)\nwith out: run = aw.chat(story(), 'Tell me'); await run",
+}
+"""More kinds of cells, until their run is stopped."""
+
 UNHEARD = ("ipykernel-6.31", "foreign")
 """Nothing of ours can run on the thread that could hear the page: it is told the text when the cell ends."""
 
@@ -89,12 +100,12 @@ def busy_notebook(lab: Lab, kernel: str, kind: str, *, cards: int = 0, more: str
 
     Two cells, since JupyterLab shows the first 50 outputs of one only, and a card has two.
     """
-    name = f"{kernel}-{kind}-{cards}-{abs(hash(more)) % 1000}.ipynb"
+    name = f"{kernel}-{re.sub('[^a-z]+', '-', kind)}-{cards}-{abs(hash(more)) % 1000}.ipynb"
     first, second = (
         f"for number in range({begin}, {end}): await aw.chat(finished(number), 'What?')"
         for begin, end in ((0, cards // 2), (cards // 2, cards))
     )
-    cells = [SETUP, f"{OTHERS}\n{first}", f"{second}\n{more or 'pass'}", BUSY[kind].format(seconds=seconds)]
+    cells = [SETUP, f"{OTHERS}\n{first}", f"{second}\n{more or 'pass'}", {**BUSY, **ALSO_BUSY}[kind].format(seconds=seconds)]
     lab.write(name, cells, kernel=kernel)
     notebook = lab.open(name)
     notebook.page.add_init_script(CLOCK)

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from tests.browser.jlab import Lab, Notebook
-from tests.browser.reviving import KERNELS, UNHEARD, Back, busy_notebook, lab_of_all_kernels, reload
+from tests.browser.reviving import ALSO_BUSY, KERNELS, UNHEARD, Back, busy_notebook, lab_of_all_kernels, reload
 from tests.browser.test_card import ASKS, button, card, ended, in_order, opened, theme_of, words
 
 pytestmark = pytest.mark.timeout(300)  # pages, servers and kernels are many here
@@ -26,7 +26,7 @@ KINDS = [
     for kernel in KERNELS
     for kind in ("awaiting", "sync", "foreign")
     if (kernel, kind) != UNHEARD  # see the test of its own
-]
+] + [("ipykernel-7.4", kind) for kind in ALSO_BUSY]
 DONE = "agent = aw.Agent(ScriptedModel([[say('A **bold** answer.')]]))\nawait aw.chat(agent, 'What is it?')"
 STORY = "agent = aw.Agent(slow('And then?'))\nrun = aw.chat(agent, 'Tell me a story')"
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kernel.fakefront import Front
 from tests.kernel.page import SETUP, SOON, Page
+from tests.kernel.test_interrupt import AGENT, WAITS, begin, ended, press, press_and_wait
 from tests.kernel.test_stop import CELLS
 
 NESTS = ["nest_asyncio", "nest_asyncio2"]
@@ -62,6 +63,45 @@ def test_the_kernels_interrupt_stops_the_run_and_run_all(nested: Front, kind: st
     assert time.monotonic() - pressed < SOON
     assert nested.wait(behind)["status"] in ("aborted", "error")
     assert nested.run("print(order, run.status)") == "[] interrupted\n"
+    assert nested.run("print((await aw.chat(agent, 'go on')).text)").endswith("went on\n")
+
+
+TOOL = """
+import threading
+
+@aw.tool(confirm=True, thread="main")
+def where() -> str:
+    "Say on which thread this is."
+    print("printed in a tool")
+    return str(threading.current_thread() is threading.main_thread())
+
+agent = aw.Agent(ScriptedModel([[call("where")], [say("done")]]), tools=[where])
+"""
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_decision_a_main_thread_tool_and_what_it_prints_work_in_every_kind_of_cell(nested: Front, kind: str) -> None:
+    nested.run(TOOL)
+    page = Page(nested)
+    cell = nested.execute(CELLS[kind])
+    page.decide("approve")
+    transcript = page.settle()
+    assert nested.wait(cell)["status"] == "ok"
+    results = [block["output"] for block in transcript["message"]["content"] if block["type"] == "tool_result"]
+    assert (results, [output["text"] for output in transcript["outputs"]]) == (["True"], ["printed in a tool\n"])
+    assert nested.run("print(run.status, run.text)") == "completed done\n"
+
+
+@pytest.mark.parametrize("kind", ["await run", "run.wait()", "run.wait() in an async cell"])
+def test_a_second_press_frees_the_cell(nested: Front, kind: str) -> None:
+    nested.run(AGENT)
+    nested.run("agent = worker(1.8)")
+    cell = begin(nested, WAITS[kind])
+    press_and_wait(nested)
+    pressed = press(nested)
+    raised, at = ended(nested, cell)
+    assert raised == "AgentStopped"
+    assert at - pressed < SOON
     assert nested.run("print((await aw.chat(agent, 'go on')).text)").endswith("went on\n")
 
 
