@@ -230,22 +230,6 @@ def shows_its_transcript_without_its_kernel(app: Lab) -> None:
     again.close()
 
 
-def test_with_saved_widget_state_the_card_itself_comes_back_without_its_kernel(browser: Browser) -> None:
-    with Lab(browser, settings={"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}) as lab:
-        cell = "agent = aw.Agent(ScriptedModel([[say('A **bold** answer.')]]))\nawait aw.chat(agent, 'What is it?')"
-        notebook = opened(lab, "state", cell)
-        notebook.run_cell(1)
-        ended(notebook, 1, "done")
-        notebook.save()
-        notebook.command("notebook:shutdown-kernel")
-        notebook.wait_kernel("none")
-        notebook.close()
-        again = lab.open("state.ipynb")
-        expect(card(again, 1).locator("strong")).to_have_text("bold")
-        ended(again, 1, "done")
-        expect(again.output(1).locator(".aw-static")).to_be_hidden()
-
-
 def test_the_javascript_goes_to_a_page_once(lab: Lab) -> None:
     agent = "agent = aw.Agent(ScriptedModel([[say(f'answer {n}')] for n in range(12)]))"
     cards = f"{agent}\nfor n in range(12): await aw.chat(agent, f'question {{n}}')"
@@ -360,16 +344,6 @@ def test_a_card_without_a_prompt_has_a_box_to_type_in(lab: Lab) -> None:
     button(shown, "Send").click()
     expect(shown).to_contain_text("two")
     notebook.screenshot("composer", shown)
-    notebook.close()
-
-
-def test_notebook_7_streams_and_stops(notebook_app: Lab) -> None:
-    notebook = opened(notebook_app, "seven", "agent = aw.Agent(slow())\nrun = aw.chat(agent, 'Tell me a story'); await run")
-    notebook.run_cell(1)
-    shown = card(notebook, 1)
-    expect(shown).to_contain_text("word5")
-    button(shown, "Stop").click()
-    ended(notebook, 1, "stopped")
     notebook.close()
 
 

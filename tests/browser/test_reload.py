@@ -316,6 +316,8 @@ def test_a_card_from_saved_widget_state_says_that_it_is_not_live(keeping: Lab) -
         )
         expect(shown.locator(".aw-chip")).to_have_text(chip)
         at_rest(shown)
+        expect(again.output(index).locator(".aw-static")).to_be_hidden()
+    expect(card(again, 1).locator("strong")).to_have_text("bold")
     again.screenshot(f"from-file-{theme_of(again)}")
     assert keeping.errors() == []
     again.close()

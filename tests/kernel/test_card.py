@@ -111,51 +111,6 @@ def test_a_second_prompt_waits_its_turn_and_its_card_says_so(front: Front, page:
     assert front.run("print(second.text)") == "second answer\n"
 
 
-PRINTING = """
-import logging, sys, threading
-
-@aw.tool
-def talk(name: str) -> str:
-    "Print, warn and display."
-    from IPython.display import HTML, display
-    for number in range(10):
-        print(name, number)
-        time.sleep(0.01)
-    print("to stderr", file=sys.stderr)
-    display(HTML("<b>shown</b>"))
-    return "said"
-
-@aw.tool
-async def talk_async(name: str) -> str:
-    "Print from the loop."
-    for number in range(10):
-        print(name, number)
-        await asyncio.sleep(0.01)
-    return "said"
-
-both = [call('talk', {'name': 'thread'}), call('talk_async', {'name': 'loop'})]
-agent = aw.Agent(ScriptedModel([both, [say('done')]]), tools=[talk, talk_async])
-"""
-
-
-def test_what_tools_print_lands_in_their_own_card_while_another_cell_prints(front: Front, page: Page) -> None:
-    front.run(PRINTING)
-    start = front.execute("run = aw.chat(agent, 'talk')")
-    other = front.execute("for number in range(12):\n    print('cell', number); time.sleep(0.01)")
-    front.wait(start)
-    front.wait(other)
-    transcript = page.settle()
-    assert front.text(other) == "".join(f"cell {number}\n" for number in range(12))
-    outputs = {(o["call_id"], o["name"]): o for o in transcript["outputs"]}
-    assert outputs["call_1", "stdout"]["text"] == "".join(f"thread {number}\n" for number in range(10))
-    assert outputs["call_2", "stdout"]["text"] == "".join(f"loop {number}\n" for number in range(10))
-    assert outputs["call_1", "stderr"]["text"] == "to stderr\n"
-    assert outputs["call_1", "display"]["data"]["text/html"] == "<b>shown</b>"
-    assert "thread" not in front.run("print(agent.model.requests[-1].messages)").replace("'name': 'thread'", "").replace(
-        '"thread"', ""
-    )
-
-
 def test_the_magic_cell_waits_in_order_and_keeps_its_text_as_it_is(front: Front, page: Page) -> None:
     front.run("%load_ext agent_widgets\nhelper = aw.Agent(ScriptedModel([[say('one')], [say('two')]]))")
     body = "what is {x}?\n  'quotes' \"and\" %percent !bang \\n"

@@ -123,6 +123,7 @@ def test_three_noisy_tools_and_a_noisy_cell_each_get_exactly_their_own(front: Fr
     shown = [message.content["data"]["text/html"] for message in front.of(cell) if message.type == "display_data"]
     assert shown == [f"<b>cell {n}</b>" for n in range(10)]
     assert not printed(front.text(start), "out")
+    assert not printed(front.run("print(agent.model.requests[-1].messages)"), "out")  # no model reads it
 
 
 def test_what_users_redirect_in_cells_works_as_ever_and_unloading_leaves_nothing(front: Front) -> None:
