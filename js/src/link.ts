@@ -7,8 +7,9 @@ import { type Asked, type Notice, Presses } from "./asked";
 import type { Doubt } from "./decode";
 import type { ToolCallBlock, Transcript } from "./events";
 import { farewell } from "./gone";
+import { ENDED, hasHappened } from "./happened";
 import { Host } from "./host";
-import { TranscriptBuilder, waitingCalls } from "./transcript";
+import { TranscriptBuilder } from "./transcript";
 import { TwinKeeper } from "./twin";
 import {
   type Command,
@@ -71,7 +72,6 @@ const RESYNC_MS = 3_000;
 /** So long a run may say nothing before the kernel is asked: a server drops messages that come too fast, also the last one. */
 const SILENT_MS = 15_000;
 const UNSENT = "Nothing was sent: this card is not connected to a kernel. Run its cell again.";
-export const ENDED: readonly string[] = ["completed", "interrupted", "exceed_max_iters", "error"];
 const SETTLED = [...ENDED, "paused"];
 
 export class Link {
@@ -381,35 +381,6 @@ function viewOf(run_id: string, run: Run): RunView {
     run.view = { run_id, prompt, status, since, cut, transcript };
   }
   return run.view;
-}
-
-/** Whether the sub-agent that works for one of these calls has not ended. */
-function works({ children }: Transcript, call_ids: readonly string[]): boolean {
-  return children.some(({ call_id, transcript }) => {
-    return (call_ids.includes(call_id) && transcript.message.finished_reason === undefined) || works(transcript, call_ids);
-  });
-}
-
-function hasHappened({ id, what, about }: Asked, { status, transcript }: RunView, grew: boolean): boolean {
-  const { content } = transcript.message;
-  const over = ENDED.includes(status.state);
-  const waits = (state: ToolCallBlock["state"]): boolean => {
-    return waitingCalls(transcript).some((call) => call.state === state && about.includes(call.id));
-  };
-  switch (what) {
-    case "stop": // the kernel knows: what is still shown comes from there
-      return over || status.state === "stopping" || (about.length > 0 && !works(transcript, about));
-    case "resume":
-      return !over || grew;
-    case "steer":
-      return over || [...(status.steering ?? []), ...content].some((one) => one.id === id);
-    case "withdraw":
-      return over || !status.steering?.some((note) => about.includes(note.id));
-    case "answer":
-      return over || !waits("submitted");
-    default:
-      return over || !waits("asking");
-  }
 }
 
 export function ruleKey({ tool_name, rule_content }: Rule): string {

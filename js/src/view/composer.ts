@@ -2,8 +2,8 @@
 //
 // A card that began with a prompt shows it while there is something to steer, or something unsent to save.
 
+import { ENDED } from "../happened";
 import type { CardState, Link, RunView } from "../link";
-import { ENDED } from "../link";
 import { h, show } from "./dom";
 import { Entry } from "./entry";
 

@@ -1,7 +1,8 @@
 // The head of a card: who, with which model, how it stands, for how long, and Stop.
 
 import type { Asked } from "../asked";
-import { ENDED, type RunView } from "../link";
+import { ENDED } from "../happened";
+import type { RunView } from "../link";
 import { waitingCalls } from "../transcript";
 import { button, h, setBusy, setText } from "./dom";
 import { duration, plural } from "./format";

@@ -2,8 +2,8 @@
 
 import type { Asked, Notice } from "../asked";
 import type { ToolCallBlock, Transcript } from "../events";
+import { ENDED } from "../happened";
 import type { Link, RunView } from "../link";
-import { ENDED } from "../link";
 import { waitingCalls } from "../transcript";
 import { BlocksView } from "./blocks";
 import { button, h, setBusy, setText, show } from "./dom";
