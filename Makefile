@@ -1,7 +1,7 @@
 # Two commands: `make demo` shows it, `make test` checks it. Each makes what it lacks; a second run starts at once.
 #
 #   make demo       JupyterLab on the quickstart notebook: prints the address to open, Ctrl-C ends it
-#   make test       lint, unit, gates, js-test, kernels, browser, hosts and notebooks, in this order
+#   make test       lint, unit, gates, js-test, kernels, browser, hosts, notebooks and pyodide, in this order
 #   make lint       ruff, flake8-async, pyright, import-linter, deptry, vulture; tsc, biome, knip
 #   make unit       pytest without kernels and browsers: seconds
 #   make gates      each gate bites; the wheel is whole
@@ -58,7 +58,7 @@ demo: demo-env
 	  --ServerApp.root_dir='$(CURDIR)' --LabApp.default_url='/lab/tree/$(NOTEBOOK)' \
 	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=
 
-test: lint unit gates js-test kernels browser hosts notebooks
+test: lint unit gates js-test kernels browser hosts notebooks pyodide
 
 # -- gates and tests --------------------------------------------------------------------------------------------------
 

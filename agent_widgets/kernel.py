@@ -149,7 +149,10 @@ class NotebookKernel:
 
     def _asked_parent(self) -> dict[str, Any]:
         get_parent: Any = getattr(self.kernel, "get_parent", None)
-        return (get_parent() if get_parent else None) or {}
+        try:
+            return (get_parent() if get_parent else None) or {}
+        except AttributeError:  # JupyterLite's gives a field that it does not have
+            return {}
 
     def watch(self, run: Run) -> None:
         """Look after a run that a cell started: keep the kernel's loop awake, and with nobody there end it inside its cell."""
@@ -190,7 +193,7 @@ class NotebookKernel:
         """Put in what is not there; the tap looks each time whether it still is."""
         self.tap.install()
         self.follow_cells()
-        if self.reviver is None and self.kernel is not None:
+        if self.reviver is None and self.tap.fits:
             self.reviver = Reviver(self.kernel, self.tap, self.shell.events)
         self._place_thread()
         if self._served is None and self.main_loop is not None:

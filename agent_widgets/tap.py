@@ -56,6 +56,11 @@ class EarlyTap:
         self.watch: Watch | None = None
 
     @property
+    def fits(self) -> bool:
+        """Whether this kernel has what is needed: JupyterLite's has no sockets."""
+        return not _missing(self._kernel)
+
+    @property
     def must_pump(self) -> bool:
         """Whether a waiting cell has to call ``pump`` (ipykernel 6)."""
         return self._link is not None and self._is_on_main_loop and self._is_here
