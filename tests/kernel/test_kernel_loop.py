@@ -71,7 +71,7 @@ class Stubborn:
     name = "stubborn"
     async def run(self, inputs, emit):
         await the_cell_waits()
-        display("waits")
+        print("the cell", "waits")
         end = time.monotonic() + 8
         while time.monotonic() < end:
             try:
@@ -89,7 +89,7 @@ def test_a_second_press_frees_the_cell_before_the_run_has_ended(front: Front, ki
     front.run(SETUP + STUBBORN + "agent = Stubborn()")
     page = Page(front)
     cell = front.execute(CELLS[kind])
-    front.wait_for(lambda message: "waits" in str(message.content.get("data")))
+    front.wait_for(lambda message: message.content.get("text") == "the cell waits\n")
     front.interrupt()
     page.wait_for_state("stopping")
     time.sleep(0.4)
