@@ -55,8 +55,8 @@ def test_the_kernels_interrupt_stops_the_run_and_run_all(nested: Front, kind: st
     nested.run("agent = aw.Agent(slow('went on', 'and on', model=InWaitingCell))")
     page = Page(nested)
     cell = nested.execute(CELLS[kind])
-    page.wait_for_text()
     behind = nested.execute("order.append('not this one')")
+    page.wait_for_text()
     pressed = time.monotonic()
     nested.interrupt()
     assert nested.wait(cell)["ename"] == "AgentStopped"
