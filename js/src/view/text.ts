@@ -28,7 +28,8 @@ export class MarkdownStream {
   #done = false;
   #links: Links = {};
   #open: HTMLElement | undefined;
-  #goesOn = false;
+  /** The kind of the block of which the next part is drawn; empty if a new one begins. */
+  #goesOn = "";
   #fence: OpenFence | undefined;
   #renderedAt = Number.NEGATIVE_INFINITY;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -57,7 +58,7 @@ export class MarkdownStream {
     this.root.replaceChildren();
     this.#text = this.#unread = this.#rest = "";
     this.#links = {};
-    this.#goesOn = false;
+    this.#goesOn = "";
     this.#open = this.#fence = undefined;
   }
 
@@ -127,7 +128,7 @@ export class MarkdownStream {
     const parts = tail && !done ? split(tail) : undefined;
     if (parts) {
       this.#close(parts.token);
-      this.#goesOn = true;
+      this.#goesOn = parts.token.type;
       this.#rest = parts.rest + rawOf(open.slice(at + 1)); // blank lines: they end the block if anything follows
       this.#renderedAt = Number.NEGATIVE_INFINITY;
       return true;
@@ -160,8 +161,8 @@ export class MarkdownStream {
 
   #div(): HTMLElement {
     if (!this.#open) {
-      this.#open = h("div", this.#goesOn ? { class: "aw-goes-on" } : {});
-      this.#goesOn = false;
+      this.#open = h("div", this.#goesOn ? { class: `aw-goes-on aw-of-${this.#goesOn}` } : {});
+      this.#goesOn = "";
       this.root.append(this.#open);
     }
     return this.#open;
