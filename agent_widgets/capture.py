@@ -54,6 +54,8 @@ class OutputCapture:
                 self._streams.append(stream)
         publisher = self._shell.display_pub
         if not hasattr(publisher, "outputs") and (self._displays is None or self._displays.publisher is not publisher):
+            if self._displays is not None:
+                self._displays.uninstall()  # or there would be two of them when that publisher comes back
             self._displays = _Displays(publisher)
         if not self._is_installed:
             self._is_installed = True

@@ -241,3 +241,18 @@ def test_a_figure_that_cannot_be_drawn_is_said_and_hurts_nothing(
     sink.run(show_open, sink)
     assert [value["data"]["text/plain"] for _, value in sink.taken] == ["<Figure size 640x480 with 0 Axes>"]
     assert "a figure that was left open cannot be drawn" in caplog.text
+
+
+def test_a_publisher_that_is_replaced_and_comes_back_has_one_layer_and_none_in_the_end() -> None:
+    shell = Shell()
+    first, second = shell.display_pub, Publisher()
+    capture = OutputCapture(shell, lambda: False)
+    for publisher in (first, second, first, second):
+        shell.display_pub = publisher
+        capture.install()
+        publisher.publish({"text/plain": "a cell's"})
+        assert "publish" in vars(publisher)
+    assert "publish" not in vars(first)
+    capture.uninstall()
+    assert "publish" not in vars(second)
+    assert [len(publisher.published) for publisher in (first, second)] == [2, 2]

@@ -36,7 +36,7 @@ def slow(*answers, model=ScriptedModel):
     return model([[say(["word "] * 1000)], *([say(answer)] for answer in answers)], tokens_per_second=50)
 """
 
-SOON = 1.0
+SOON = 0.4
 """Seconds from one press to what it does, on a machine that is busy with other tests: what would do it later takes longer.
 
 How quick presses are is judged by the median of many (test_repetition), and by ``make test-kernels``.
