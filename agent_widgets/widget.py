@@ -41,12 +41,14 @@ from agent_widgets.runs import Run
 from agent_widgets.sessions import Session
 from agent_widgets.settings import AgentWidgets
 from agent_widgets.wire import (
+    ID_LIMIT,
     AnyCommand,
     AskTwin,
     Forget,
     Hello,
     Resume,
     Resync,
+    RunCommand,
     events_message,
     load_command,
     notice_message,
@@ -337,9 +339,7 @@ class AgentWidget(anywidget.AnyWidget):
         try:
             command = load_command(content)
         except InputError as error:
-            command_id: object = cast("dict[str, object]", content).get("id") if isinstance(content, dict) else None
-            answered = command_id if isinstance(command_id, str) else ""
-            self.send(notice_message(answered, f"This click was not understood and nothing was done ({error})."))
+            self._refuse(content, error)
             return
         if not self._clicks.is_new(command.id):
             return
@@ -351,8 +351,15 @@ class AgentWidget(anywidget.AnyWidget):
             notice = str(error)
         if notice:
             self.send(notice_message(command.id, notice))
-        if not isinstance(command, Resume):
-            self._tell_ended(getattr(command, "run_id", ""))
+        if isinstance(command, RunCommand) and not isinstance(command, Resume):
+            self._tell_ended(command.run_id)
+
+    def _refuse(self, content: object, error: InputError) -> None:
+        """Say that a press was not understood: once, if it has an id by which it is known when it comes again."""
+        given: object = cast("dict[str, object]", content).get("id") if isinstance(content, dict) else None
+        command_id = given[:ID_LIMIT] if isinstance(given, str) else ""
+        if not command_id or self._clicks.is_new(command_id):
+            self.send(notice_message(command_id, f"This click was not understood and nothing was done ({error})."))
 
     def _tell_ended(self, run_id: str) -> None:
         """Say once more that a run has ended, to a page that still asks something of it: the message may have been lost."""

@@ -19,6 +19,9 @@ from agent_widgets.messages import JsonObject, Msg, PermissionRule
 from agent_widgets.state import STATE_VERSION, AgentState
 from agent_widgets.transcript import Transcript
 
+ID_LIMIT = 64
+"""Characters in an id that a page may give."""
+
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 _EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Annotated[Event, Field(discriminator="type")], ...])
 _MSG = TypeAdapter(Msg)
@@ -233,8 +236,14 @@ def fingerprint(name: str, arguments: str) -> str:
 class Command:
     """What a page asks for. ``id`` is unique for each press of a button: it may arrive twice and is handled once."""
 
-    id: Annotated[str, Field(min_length=1, max_length=64)]
-    run_id: Annotated[str, Field(max_length=64)] = ""
+    id: Annotated[str, Field(min_length=1, max_length=ID_LIMIT)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCommand(Command):
+    """What a page asks of one run."""
+
+    run_id: Annotated[str, Field(max_length=ID_LIMIT)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +252,7 @@ class Hello(Command):
 
     kind: Literal["hello"] = "hello"
     have: int = -1
-    page: Annotated[str, Field(max_length=64)] = ""
+    page: Annotated[str, Field(max_length=ID_LIMIT)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +264,7 @@ class Resync(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop(Command):
+class Stop(RunCommand):
     """End the run: ``now``, or after the running ``step``. With ``call_id`` only what this call runs."""
 
     kind: Literal["stop"] = "stop"
@@ -273,7 +282,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decide(Command):
+class Decide(RunCommand):
     """A decision about one call, bound to the arguments that the person saw.
 
     With an approval may come ``arguments``, JSON text as the person edited it, and the ``rule`` to store.
@@ -289,7 +298,7 @@ class Decide(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecideAll(Command):
+class DecideAll(RunCommand):
     """One decision about the calls that the person saw together, and with ``stop`` the end of the run."""
 
     kind: Literal["decide_all"] = "decide_all"
@@ -300,7 +309,7 @@ class DecideAll(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerCall(Command):
+class AnswerCall(RunCommand):
     """The result of a call that is done outside."""
 
     kind: Literal["answer"] = "answer"
@@ -309,7 +318,7 @@ class AnswerCall(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steer(Command):
+class Steer(RunCommand):
     """A note for the next step; the command's id is the note's."""
 
     kind: Literal["steer"] = "steer"
@@ -317,7 +326,7 @@ class Steer(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Withdraw(Command):
+class Withdraw(RunCommand):
     """Take a note back."""
 
     kind: Literal["withdraw"] = "withdraw"
@@ -341,7 +350,7 @@ class Send(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resume(Command):
+class Resume(RunCommand):
     """Go on with a run that was stopped, without a new message."""
 
     kind: Literal["resume"] = "resume"

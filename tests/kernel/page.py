@@ -42,6 +42,9 @@ SOON = 0.4
 How quick presses are is judged by the median of many (test_repetition), and by ``make test-kernels``.
 """
 
+NOT_ABOUT_A_RUN = ("hello", "resync", "twin", "forget", "send")
+"""What a page asks of the whole card."""
+
 ENDED = ("completed", "interrupted", "exceed_max_iters", "error")
 
 
@@ -113,7 +116,8 @@ class Page:
 
     def send(self, kind: str, *, subshell: str | None = None, command_id: str | None = None, **fields: Any) -> str:
         """Press a button. The id of the request is given back."""
-        content = {"kind": kind, "id": command_id or uuid.uuid4().hex, "run_id": self.run_id, **fields}
+        about = {} if kind in NOT_ABOUT_A_RUN else {"run_id": self.run_id}
+        content = {"kind": kind, "id": command_id or uuid.uuid4().hex, **about, **fields}
         return self._front.custom(self.card.comm_id, content, subshell=subshell)
 
     def stop(self, *, subshell: str | None = None) -> str:

@@ -272,7 +272,7 @@ def test_a_page_whose_twin_is_too_old_is_given_it_as_it_should_be(front: Front, 
     page.stop()
     page.wait_for_state("interrupted")
     front.wait_for(lambda message: message.type == "update_display_data")
-    page.send("twin")
+    front.wait_idle(page.send("twin"))
     page.wait_for_messages("twin")
     (data,) = [message["data"] for message in page.card.custom if message["kind"] == "twin"]
     (updated,) = [m.content["data"] for m in front.messages if m.type == "update_display_data"]
