@@ -13,6 +13,10 @@ vi.mock("../src/markdown", async (original) => {
   return { ...actual, lex };
 });
 
+function blocksOf({ root }: MarkdownStream): Element[] {
+  return [...root.children].flatMap((stretch) => [...stretch.children]);
+}
+
 const DOCUMENT = `# Title
 
 A paragraph with **bold**, \`code\` and [a link](https://example.org/a_b?c=d).
@@ -84,7 +88,7 @@ test("Windows line ends make no difference", () => {
 
 test("a finished block is never touched again", async () => {
   const stream = new MarkdownStream();
-  const parts = Array.from({ length: 12 }, (_, number) => `Paragraph **${number}** with some words.\n\n`);
+  const parts = Array.from({ length: 60 }, (_, number) => `Paragraph **${number}** with some words.\n\n`);
   let text = "";
   const touched: MutationRecord[] = [];
   const seen = new Map<number, Element>();
@@ -93,7 +97,7 @@ test("a finished block is never touched again", async () => {
       text += word;
       stream.update(text, false);
     }
-    const finished = stream.root.children[number - 1];
+    const finished = blocksOf(stream)[number - 1];
     if (finished) {
       seen.set(number - 1, finished);
       new MutationObserver((records) => touched.push(...records)).observe(finished, {
@@ -108,7 +112,7 @@ test("a finished block is never touched again", async () => {
   await Promise.resolve();
   expect(touched).toEqual([]);
   for (const [number, element] of seen) {
-    expect(stream.root.children[number]).toBe(element);
+    expect(blocksOf(stream)[number]).toBe(element);
   }
 });
 
@@ -280,7 +284,7 @@ test("a block that follows a long one stays a block of its own", () => {
       vi.runAllTimers();
     }
     stream.update(text, true);
-    const last = [...stream.root.children].slice(-4);
+    const last = blocksOf(stream).slice(-4);
     expect(last.map(({ innerHTML }) => innerHTML.trim())).toEqual(paragraphs.map((paragraph) => `<p>${paragraph}</p>`));
   }
 });
@@ -290,9 +294,26 @@ test("a long text that comes at once is drawn in slices, whole in the end", () =
   const text = Array.from({ length: 100 }, (_, number) => `Paragraph w${number} with **bold** text.\n\n`).join("");
   const stream = new MarkdownStream();
   stream.update(text, true);
-  const first = stream.root.children.length;
-  expect(first).toBeLessThan(70);
+  expect(blocksOf(stream).length).toBeLessThan(70);
   vi.runAllTimers();
   expect(stream.root.innerHTML).toBe(streamed(text, 400).root.innerHTML);
-  expect(stream.root.children).toHaveLength(100);
+  expect(blocksOf(stream)).toHaveLength(100);
+});
+
+test("what is behind is closed, so that a page need not work on it while it is out of sight", () => {
+  const stretches = (text: string, piece: number): unknown[] =>
+    [...streamed(text, piece).root.children].map(({ className, childElementCount }) => [className, childElementCount]);
+  const paragraphs = "Some words.\n\n".repeat(60);
+  expect(stretches(paragraphs, 7)).toEqual([
+    ["aw-closed", 24],
+    ["", 24], // the last block of it may not have been drawn yet: closed, it would have a wrong height
+    ["", 12],
+  ]);
+  const parts = stretches(`${"- an item with words\n".repeat(600)}\n${paragraphs}`, 400);
+  expect(parts.slice(0, 3)).toEqual([
+    ["aw-closed", 1],
+    ["aw-goes-on aw-of-list aw-closed", 1],
+    ["aw-goes-on aw-of-list aw-closed", 1],
+  ]);
+  expect(parts.at(-1)).toEqual(["", expect.any(Number)]);
 });

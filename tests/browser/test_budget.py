@@ -14,10 +14,12 @@ from playwright.sync_api import Browser, expect
 from agent_widgets.cardcode import LIVE_CARDS
 from tests.bench.clicks import CELLS, INTERRUPT, SETUP, SOON_MS, STOP, presses
 from tests.bench.streams import MOST_MESSAGES, Stream, Streamed, measure
+from tests.bench.streams import SETUP as FAST
 from tests.bench.tracing import LONG_MS
 from tests.browser.jlab import Lab
 
 SECONDS = 8
+HEIGHTS = "() => [...document.querySelectorAll('.aw-md > .aw-closed')].map((one) => one.getBoundingClientRect().height)"
 
 
 def is_within_budget(streamed: Streamed) -> None:
@@ -41,6 +43,27 @@ def test_a_thousand_tokens_a_second_arrive_whole_and_the_page_stays_quick(
 @pytest.mark.parametrize("shape", ["paragraph", "list", "table", "code", "quote"])
 def test_one_block_of_thousands_of_tokens_does_not_hold_the_page_up(browser: Browser, lab: Lab, shape: str) -> None:
     is_within_budget(measure(browser, lab, Stream(1, 1_000, SECONDS, shape)))
+
+
+def test_what_is_out_of_sight_has_the_height_that_it_has_in_sight_so_that_nothing_jumps(lab: Lab) -> None:
+    lab.write("heights.ipynb", [FAST, "start(1, 1_000, 3, 'prose')"])
+    notebook = lab.open("heights.ipynb")
+    notebook.run_cell(0)
+    notebook.wait_done(0)
+    notebook.run_cell(1)
+    expect(notebook.output(1).locator(".aw-md")).to_contain_text("w300 ")
+    notebook.output(1).locator(".aw-md").hover()
+    notebook.page.mouse.wheel(0, -10_000)  # who reads its beginning does not see the rest while it grows
+    for load in ("streamed", "reloaded"):
+        expect(notebook.output(1).locator(".aw-chip")).to_have_text("done", timeout=20_000)
+        expect(notebook.output(1).locator(".aw-md")).to_contain_text("w2999")
+        out_of_sight = notebook.page.evaluate(HEIGHTS)
+        assert len(out_of_sight) > 8, load
+        notebook.page.add_style_tag(content=".aw-card .aw-md > .aw-closed { content-visibility: visible }")
+        assert notebook.page.evaluate(HEIGHTS) == out_of_sight, load
+        notebook.save()
+        notebook.reload()
+    notebook.close()
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook_app"])

@@ -61,7 +61,8 @@ function pictureOf(data: JsonObject, metadata: JsonObject): HTMLElement | undefi
 
 function markdownElement(data: JsonObject): Node | undefined {
   const markdown = textOf(data, "text/markdown");
-  return markdown ? h("div", { class: "aw-md" }, ...lex(markdown, {}).map((token) => h("div", {}, renderBlock(token, true)))) : undefined;
+  const blocks = lex(markdown, {}).map((token) => h("div", {}, renderBlock(token, true)));
+  return markdown ? h("div", { class: "aw-md" }, h("div", {}, ...blocks)) : undefined;
 }
 
 function textElement(data: JsonObject): Node {

@@ -1,7 +1,8 @@
 // A text block that streams: finished Markdown blocks are rendered once and never touched again, only the open one is.
 //
-// Each Markdown block has its own <div>. Nothing is moved when it closes, so a selection in it survives. A long text that
-// comes at once is drawn in slices, and an open block that has become long in parts: no frame is long.
+// Each Markdown block has its own <div>, in the <div> of a stretch of blocks. Nothing is moved when it closes, so a selection
+// in it survives. A long text that comes at once is drawn in slices, and an open block that has become long in parts: no frame
+// is long.
 
 import type { Token } from "marked";
 import { type CodeBlock, codeBlock, type Links, lex, renderBlock } from "../markdown";
@@ -12,6 +13,7 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n]*\n/;
 /** The beginning of something whose kind cannot be told yet: "1" may go on as a list item. */
 const UNDECIDED = /^\s*(?:\d{1,9}[.)]?|[-+*]|[`~]{1,3}|<[^>]*|\|.*)\s*$/;
 const SMALL = 4_000; // an open block up to this size is rendered each frame; larger ones less often: see #tooSoon
+const STRETCH = 24; // blocks: one or two screens of prose
 const SLICE = 2_000; // characters drawn in one go
 
 interface OpenFence {
@@ -161,11 +163,23 @@ export class MarkdownStream {
 
   #div(): HTMLElement {
     if (!this.#open) {
-      this.#open = h("div", this.#goesOn ? { class: `aw-goes-on aw-of-${this.#goesOn}` } : {});
-      this.#goesOn = "";
-      this.root.append(this.#open);
+      this.#open = h("div");
+      this.#stretch().append(this.#open);
     }
     return this.#open;
+  }
+
+  /** Where the next block belongs. One that is closed costs the page nothing out of sight: it must have been drawn whole before. */
+  #stretch(): Element {
+    const last = this.root.lastElementChild;
+    if (last && last.childElementCount < STRETCH && !this.#goesOn) {
+      return last;
+    }
+    last?.previousElementSibling?.classList.add("aw-closed");
+    const next = h("div", this.#goesOn ? { class: `aw-goes-on aw-of-${this.#goesOn}` } : {});
+    this.#goesOn = "";
+    this.root.append(next);
+    return next;
   }
 
   /** A list or a table of 100 kB is one open block: it is rendered at most once a second, so the page stays quick. */
