@@ -91,8 +91,11 @@ def to_html(views: Sequence[RunView], css_id: str = "", seq: int = 0, note: str 
         note: A sentence for the end.
     """
     runs = "".join(_run_html(view) for view in views) + (f"<p><i>{html.escape(note)}</i></p>" if note else "")
-    # In trusted notebooks this hides the line "Error displaying widget: model not found" of the card's own output.
-    hides = f".jp-OutputArea-child:has(+ .jp-OutputArea-child .aw-run-{css_id}):not(:has(.aw-card)) {{ display: none; }}"
+    # In trusted notebooks this hides the line "Error displaying widget: model not found" of the card's own output. It says how
+    # deep to look: otherwise each word that streams into a live card makes the page look through all that the card shows.
+    twin_follows = f":has(+ .jp-OutputArea-child > * > .aw-run-{css_id})"
+    no_card = ":not(:has(> * > .aw-card, > * > * > .aw-card))"
+    hides = f".jp-OutputArea-child{twin_follows}{no_card} {{ display: none; }}"
     style = (
         f"<style>{hides if css_id else ''}"
         ".aw-static { max-width: 60rem; line-height: 1.5; } "

@@ -71,9 +71,12 @@ function render({ model, el, signal }: RenderProps): () => void {
   });
 }
 
-/** While a live view is in the page, its static twin is hidden; the rule goes with the view, and the twin is back. */
+/**
+ * While a live view is in the page, its static twin is hidden; the rule goes with the view, and the twin is back.
+ * It says how deep to look: `:has` without a limit looks through whole cards whenever they grow.
+ */
 function twinRule(id: string): HTMLStyleElement {
-  const rule = `.aw-run-${id}, .jp-OutputArea-child:has(.aw-run-${id}) { display: none !important; }`;
+  const rule = `.aw-run-${id}, .jp-OutputArea-child:has(> * > .aw-run-${id}) { display: none !important; }`;
   return h("style", {}, id ? rule : "");
 }
 

@@ -21,7 +21,7 @@ test("a view carries the rule that hides its static twin, and takes it along", (
   const { el, model } = shown();
   expect(el.className).toBe("aw-card");
   const id = model.traits["css_id"];
-  expect(textOf(el, "style")).toBe(`.aw-run-${id}, .jp-OutputArea-child:has(.aw-run-${id}) { display: none !important; }`);
+  expect(textOf(el, "style")).toBe(`.aw-run-${id}, .jp-OutputArea-child:has(> * > .aw-run-${id}) { display: none !important; }`);
 });
 
 test("a hostile id cannot leave its selector", () => {
