@@ -163,6 +163,7 @@ test("another text replaces the first", () => {
 });
 
 afterEach(() => {
+  vi.unstubAllGlobals();
   vi.useRealTimers();
 });
 
@@ -300,20 +301,38 @@ test("a long text that comes at once is drawn in slices, whole in the end", () =
   expect(blocksOf(stream)).toHaveLength(100);
 });
 
-test("what is behind is closed, so that a page need not work on it while it is out of sight", () => {
-  const stretches = (text: string, piece: number): unknown[] =>
-    [...streamed(text, piece).root.children].map(({ className, childElementCount }) => [className, childElementCount]);
-  const paragraphs = "Some words.\n\n".repeat(60);
-  expect(stretches(paragraphs, 7)).toEqual([
-    ["aw-closed", 24],
-    ["", 24], // the last block of it may not have been drawn yet: closed, it would have a wrong height
+test("a stretch that is behind is closed once it has been drawn, so that a page need not work on it while it is out of sight", () => {
+  const drawn: (() => void)[] = [];
+  class Observer {
+    constructor(tell: () => void) {
+      drawn.push(tell);
+    }
+    observe(): void {}
+    disconnect(): void {}
+  }
+  vi.stubGlobal("ResizeObserver", Observer);
+  vi.stubGlobal("requestAnimationFrame", (tell: () => void) => tell());
+  const { root } = streamed("Some words.\n\n".repeat(60), 7);
+  const stretches = (): unknown[] => [...root.children].map(({ className, childElementCount }) => [className, childElementCount]);
+  expect(stretches()).toEqual([
+    ["", 24],
+    ["", 24],
     ["", 12],
   ]);
-  const parts = stretches(`${"- an item with words\n".repeat(600)}\n${paragraphs}`, 400);
-  expect(parts.slice(0, 3)).toEqual([
-    ["aw-closed", 1],
-    ["aw-goes-on aw-of-list aw-closed", 1],
-    ["aw-goes-on aw-of-list aw-closed", 1],
+  for (const tell of drawn) {
+    tell();
+  }
+  expect(stretches()).toEqual([
+    ["aw-closed", 24],
+    ["aw-closed", 24],
+    ["", 12],
   ]);
-  expect(parts.at(-1)).toEqual(["", expect.any(Number)]);
+});
+
+test("each part of a long block is a stretch, and what follows stays with the last of them", () => {
+  const { root } = streamed(`${"- an item with words\n".repeat(600)}\nSome words.\n\nSome words.`, 400);
+  const stretches = [...root.children].map(({ className, childElementCount }) => `${className} ${childElementCount}`);
+  expect(stretches.length).toBeGreaterThan(3);
+  expect(new Set(stretches.slice(1, -1))).toEqual(new Set(["aw-goes-on aw-of-list 1"]));
+  expect([stretches[0], stretches.at(-1)]).toEqual([" 1", "aw-goes-on aw-of-list 3"]);
 });

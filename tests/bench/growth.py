@@ -78,13 +78,14 @@ async def on_loop():
 def facts():
     deadline = time.monotonic() + 5
     while True:  # until what the last runs have put off is done
-        NotebookKernel.get().rendering.submit(int).result()  # the static twins are drawn, one after the other
-        for _ in range(3):  # each is shown, and then its card may be let go
-            asyncio.run_coroutine_threadsafe(on_loop(), LoopThread.get().loop).result()
-        tasks, timers = asyncio.run_coroutine_threadsafe(on_loop(), LoopThread.get().loop).result()
+        _, timers = asyncio.run_coroutine_threadsafe(on_loop(), LoopThread.get().loop).result()
         if not timers or time.monotonic() > deadline:
             break
         time.sleep(0.02)
+    asyncio.run_coroutine_threadsafe(on_loop(), LoopThread.get().loop).result()  # what the last timer has begun
+    NotebookKernel.get().rendering.submit(int).result()  # the static twins are drawn, one after the other
+    for _ in range(3):  # each is shown, and then its card may be let go
+        tasks, timers = asyncio.run_coroutine_threadsafe(on_loop(), LoopThread.get().loop).result()
     for _ in range(3):
         gc.collect()
     kinds = Counter(type(thing).__name__ for thing in gc.get_objects())

@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -24,7 +25,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Generator, Mapping, Sequence
@@ -66,6 +66,7 @@ KERNEL_STATE = """() => {
 @contextlib.contextmanager
 def chromium() -> Generator[Browser]:
     """A headless Chromium: the system's, and one at a time, since Playwright's sync API starts once in a thread."""
+    expect.set_options(timeout=20_000)  # until it is so: on a busy machine the default of 5 s is not enough for a page
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=_chromium(), args=CHROMIUM_ARGS)
         try:
@@ -206,7 +207,7 @@ class Lab:
         while True:
             try:
                 urllib.request.urlopen(f"{self._address}/api/status?token={self._token}", timeout=5).close()
-            except (urllib.error.URLError, ConnectionError) as error:
+            except OSError as error:  # not there yet, or too busy to answer
                 if self._server.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"The server did not come up:\n{self.server_log()}") from error
                 time.sleep(0.1)  # another process: there is no event to wait for
@@ -270,8 +271,10 @@ class Notebook:
         """Save, wait until the file is written, and return it as JSON, with text as one string."""
         before = self.path.stat().st_mtime_ns
         self.command("docmanager:save", wait=True)
-        deadline = time.monotonic() + 10
-        while self.path.stat().st_mtime_ns == before and time.monotonic() < deadline:
+        deadline = time.monotonic() + 20
+        while self.path.stat().st_mtime_ns == before:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.path.name} was not written")
             self.page.wait_for_timeout(50)  # Playwright's: the page goes on meanwhile
         return nbformat.read(self.path, as_version=4)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] (untyped)
 
@@ -326,10 +329,12 @@ def _write_json(path: Path, value: object) -> None:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody has taken yet."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port on loopback that nobody has taken, and that the system gives to no client until the server is up."""
+    while True:
+        port = 30_000 + secrets.randbelow(2_768)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _chromium() -> str:

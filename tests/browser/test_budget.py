@@ -18,6 +18,8 @@ from tests.bench.streams import SETUP as FAST
 from tests.bench.tracing import LONG_MS
 from tests.browser.jlab import Lab
 
+pytestmark = pytest.mark.timeout(300)  # as in test_card
+
 SECONDS = 8
 HEIGHTS = "() => [...document.querySelectorAll('.aw-md > .aw-closed')].map((one) => one.getBoundingClientRect().height)"
 
@@ -94,6 +96,7 @@ def test_in_the_place_of_an_old_card_its_static_twin_is_shown_also_after_a_reloa
     )
     notebook = lab.open("many.ipynb")
     notebook.run_cell(0)
+    notebook.wait_done(0)
     notebook.run_cell(1)
     expect(notebook.cell(1).locator(".aw-card .aw-chip")).to_have_text("done")
     assert not notebook.cell(1).locator(".aw-static").is_visible()

@@ -12,6 +12,8 @@ from tests.browser.jlab import Lab, Notebook
 from tests.browser.test_card import ASKS, button, card, ended, opened, theme_of
 
 EXECUTED = "print([m['content'] for m in deleter.model.requests[-1].messages if m['role'] == 'tool'], deleter.rules)"
+pytestmark = pytest.mark.timeout(300)  # as in test_card
+
 TWO_ASK = """\
 done = []
 @aw.tool(confirm=True)
@@ -24,7 +26,11 @@ dropper = aw.Agent(ScriptedModel([[*(call("drop", {"table": name}) for name in (
                    tools=[drop])
 run = aw.chat(dropper, "Drop them")"""
 STEERED = """\
-steered = aw.Agent(ScriptedModel([[say([f"word{n} " for n in range(60)])], [say("As you wish.")]], tokens_per_second=15))
+import threading
+from agent_widgets.models.scripted import wait
+go = threading.Event()
+story = [say([f"word{n} " for n in range(60)]), wait(go)]
+steered = aw.Agent(ScriptedModel([story, [say("As you wish.")]], tokens_per_second=15))
 run = aw.chat(steered, "Tell me a story")"""
 
 
@@ -156,7 +162,8 @@ def test_deny_all_and_stop(lab: Lab) -> None:
 
 
 def test_a_note_waits_is_withdrawn_and_enters_as_a_line_of_the_person(themed: Lab) -> None:
-    notebook = opened(themed, "steer", STEERED, "print([m['content'] for m in steered.model.requests[-1].messages])")
+    said = "print([m['content'] for m in steered.model.requests[-1].messages])"
+    notebook = opened(themed, "steer", STEERED, said, "go.set()")
     notebook.run_cell(1)
     shown = card(notebook, 1)
     box = shown.get_by_label("Add something for the next step")
@@ -172,6 +179,7 @@ def test_a_note_waits_is_withdrawn_and_enters_as_a_line_of_the_person(themed: La
     notebook.screenshot(f"steer-{theme_of(notebook)}", shown)
     button(shown, "Withdraw: in prose").click()
     expect(shown.locator(".aw-unread")).to_have_count(1)
+    notebook.run_cell(3)
     ended(notebook, 1, "done")
     expect(shown.locator(".aw-unread")).to_have_count(0)
     expect(shown.locator(".aw-blocks blockquote")).to_have_text("and in French, please")
@@ -272,7 +280,7 @@ async def ask_person(question: str) -> str:
 ask = call("delete_rows", {"table": "orders", "where": "1 = 1"})
 lunch = call("ask_person", {"question": "Lunch?"})
 deleter = aw.Agent(ScriptedModel([[ask, lunch], [say("As you say.")]]), tools=[delete_rows, ask_person])
-run = aw.chat(deleter, "Clean up", answer_within=25)"""
+run = aw.chat(deleter, "Clean up", answer_within=45)"""
 
 
 def test_a_question_counts_down_also_after_a_reload_and_is_given_up(themed: Lab) -> None:
@@ -286,9 +294,9 @@ def test_a_question_counts_down_also_after_a_reload_and_is_given_up(themed: Lab)
     notebook.save()
     notebook.reload()
     expect(limits).to_have_text([re.compile(f"denied in .*{at[0]}"), re.compile(f"given up in .*{at[1]}")], timeout=20_000)
-    expect(shown.locator(".aw-chip")).to_have_text("done", timeout=30_000)
-    expect(shown).to_contain_text("Denied: “Nobody answered within 25 s.”")
-    expect(shown).to_contain_text("Nobody answered within 25 s. There is no result.")
+    expect(shown.locator(".aw-chip")).to_have_text("done", timeout=60_000)
+    expect(shown).to_contain_text("Denied: “Nobody answered within 45 s.”")
+    expect(shown).to_contain_text("Nobody answered within 45 s. There is no result.")
     expect(limits).to_have_count(0)
     notebook.screenshot(f"limit-over-{theme_of(notebook)}", shown)
     assert themed.errors() == []

@@ -64,6 +64,7 @@ def test_all_that_a_tool_shows_is_in_its_card_and_nothing_is_wider_than_it(theme
     expect(printed).to_contain_text("UserWarning: prices are in cents")
     expect(printed.locator("strong")).to_have_text("400 rows")
     expect(printed.locator("table.dataframe td").first).to_have_text("Ada")
+    shown.locator(".aw-image").evaluate("image => image.decode()")
     widths = shown.evaluate("card => [card.scrollWidth - card.clientWidth, card.querySelector('.aw-image').naturalWidth]")
     assert widths[0] == 0
     assert widths[1] > 900

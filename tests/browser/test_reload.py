@@ -45,7 +45,9 @@ def kernels(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Lab]:
 def others_answer(notebook: Notebook) -> None:
     """Other people's widgets are there and do what they do."""
     widgets = notebook.output(1)
-    assert widgets.locator("img").evaluate("image => image.naturalWidth") == 1  # it came as a binary buffer
+    assert (
+        widgets.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+    )  # it came as a binary buffer
     widgets.get_by_role("button", name="click").click()
     expect(widgets.get_by_role("button")).to_have_text("clicked 1")
     widgets.locator(".widget-readout").fill("42")
@@ -137,6 +139,7 @@ def test_a_page_that_was_closed_in_mid_run_leaves_a_file_that_says_when_it_was_w
     notebook.run_cell(1)
     expect(card(notebook, 1)).to_contain_text("word5")
     again = reopened(lab, notebook)
+    again.wait_text(1, "Written on")
     said = again.text(1)
     assert re.search(r"Written on \d{4}-\d\d-\d\d at \d\d:\d\d UTC, before the run had ended", said)
     assert not re.search(r"\b(is|still) running\b", said)
@@ -181,8 +184,10 @@ def test_two_pages_of_one_notebook_are_both_alive_and_a_call_is_decided_once(app
     notebook.save()
     other = app.open("two-pages.ipynb")
     expect(card(other, 1).locator(".aw-chip")).to_have_text("waiting for you")
-    for page in (notebook, other):  # pressed in both, before either can know of the other
-        page.page.evaluate("[...document.querySelectorAll('.aw-card button')].find(b => b.textContent === 'Approve').click()")
+    approve = "[...document.querySelectorAll('.aw-card button')].find(b => b.textContent === 'Approve')"
+    buttons = [page.page.evaluate_handle(approve) for page in (notebook, other)]
+    for found in buttons:  # pressed in both, before either can know of the other
+        found.evaluate("button => button.click()")
     ended(notebook, 1, "done")
     ended(other, 1, "done")
     notebook.run_cell(2)
@@ -251,6 +256,7 @@ def test_a_kernel_that_goes_in_mid_run_leaves_a_card_that_can_be_read_and_says_w
     notebook.run_cell(2)
     shown = card(notebook, 2)
     expect(shown).to_contain_text("word20")
+    notebook.wait_text(1, re.compile(r"\d+"))
     go(notebook, int(notebook.text(1)))
     expect(shown.locator(".aw-chip")).to_have_text("kernel gone", timeout=20_000)
     notice = shown.locator(".aw-notice")
@@ -328,7 +334,7 @@ def test_a_copy_that_is_not_trusted_shows_the_transcript_only(lab: Lab, kernel: 
     notebook = opened(lab, f"trusted-{kernel}", DONE)
     notebook.run_cell(1)
     ended(notebook, 1, "done")
-    notebook.page.wait_for_timeout(500)  # the twin's last update is not shown by anything
+    expect(notebook.output(1).locator(".aw-static")).to_contain_text("bold")
     notebook.save()
     copy: Path = notebook.path.with_name(f"untrusted-{kernel}.ipynb")
     copy.write_text(

@@ -181,7 +181,7 @@ class Host:
                 urllib.request.urlopen(f"{self._address}/no-such-page", timeout=5).close()
             except urllib.error.HTTPError:
                 return  # it answers
-            except (urllib.error.URLError, ConnectionError) as error:
+            except OSError as error:  # not there yet, or too busy to answer
                 if self._server.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"The server did not come up:\n{self.log()}") from error
                 time.sleep(0.1)  # another process: there is no event to wait for

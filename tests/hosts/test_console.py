@@ -82,7 +82,7 @@ def test_a_run_in_the_background_speaks_while_other_lines_are_typed(console: Any
     console.expect(PROMPT)
     console.sendline("import time; time.sleep(1); print('slept' + ' well')")
     console.expect(r"word\d+ word\d+ .*slept well")
-    console.sendline("run.stop()")
+    console.sendline("run.stop(); _ = await run")
     console.expect("interrupted")
     console.expect(PROMPT)
     console.sendline("await aw.chat(story, 'Another one')")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import AsyncKernelManager, KernelManager
 from jupyter_client.threaded import ThreadedKernelClient, ThreadedZMQSocketChannel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,6 +119,14 @@ class Front:
         }
         return self._send("shell", "execute_request", content, subshell)
 
+    def wait_until(self, is_so: Callable[[], bool], timeout: float = 10) -> None:
+        """Until something holds that follows from the messages: it is asked now, and whenever there are new ones."""
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            while not is_so():
+                if not self._arrived.wait(max(deadline - time.monotonic(), 0)) and time.monotonic() >= deadline:
+                    raise TimeoutError(f"It was not so within {timeout} s. The kernel's own output:\n{self.kernel_log()}")
+
     def wait(self, msg_id: str, timeout: float = 30) -> JsonDict:
         """Wait until a cell has replied and is idle, and return the content of its reply.
 
@@ -190,11 +198,11 @@ class Front:
         """The first comm that ``wanted`` accepts, now or after one of the next messages."""
         found: list[Comm] = []
 
-        def look(_: Message) -> bool:
+        def look() -> bool:
             found.extend(comm for comm in self.comms.values() if wanted(comm))
             return bool(found)
 
-        self.wait_for(look, timeout)
+        self.wait_until(look, timeout)
         return found[0]
 
     def ask_info(self) -> str:
@@ -351,6 +359,13 @@ def _free_ports() -> dict[str, Any]:
             free.add(port)
     names = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
     return {"cache_ports": False, **dict(zip(names, free, strict=True))}
+
+
+class OwnPorts(AsyncKernelManager):
+    """The manager of a kernel that nbclient, papermill or nbconvert starts."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**_free_ports(), **options})
 
 
 class _RecordingClient(ThreadedKernelClient):

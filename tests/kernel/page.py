@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from agent_widgets.wire import fingerprint
@@ -68,7 +69,7 @@ class Page:
 
     def settle(self) -> dict[str, Any]:
         """Wait until the run has ended, and give its transcript."""
-        self._wait(lambda: self.states()[-1:] and self.states()[-1] in ENDED)
+        self._wait(lambda: any(state in ENDED for state in self.states()[-1:]))
         return self.transcript()
 
     def transcript(self) -> dict[str, Any]:
@@ -131,5 +132,5 @@ class Page:
         seen = fingerprint(call["name"], call["input"])
         return self.send("decide", call_id=call["id"], fingerprint=seen, decision=decision, reason=reason)
 
-    def _wait(self, true: Any) -> None:
-        self._front.wait_for(lambda _: bool(true()))
+    def _wait(self, true: Callable[[], bool]) -> None:
+        self._front.wait_until(true)

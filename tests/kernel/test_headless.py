@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import papermill  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 from nbconvert import HTMLExporter, MarkdownExporter
 
-from tests.kernel.fakefront import ROOT, Front
+from tests.kernel.fakefront import ROOT, Front, OwnPorts
 from tests.kernel.page import ENDED, SETUP, Page
 
 MORE = """
@@ -72,7 +73,7 @@ def notebook(kernel_name: str, *cells: str) -> Any:
 
 def execute(made: Any, **options: Any) -> Any:
     client: Any = nbclient.NotebookClient
-    client(made, **{"timeout": 60, **options}).execute()
+    client(made, **{"timeout": 60, "kernel_manager_class": OwnPorts, **options}).execute()
     return made
 
 
@@ -150,9 +151,10 @@ def test_nbclient_keeps_what_each_way_of_waiting_came_to_and_exports_show_it_onc
 def test_papermill_and_nbconvert_leave_the_same_file(kernel_name: str, tmp_path: Path) -> None:
     source, by_papermill, by_nbconvert = (tmp_path / name for name in ("source.ipynb", "papermill.ipynb", "nbconvert.ipynb"))
     nbformat.write(notebook(kernel_name, *WAYS), source)  # pyright: ignore[reportUnknownMemberType]
-    papermill.execute_notebook(source, by_papermill, progress_bar=False)  # pyright: ignore[reportUnknownMemberType]
-    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", source, "--output", by_nbconvert]
-    subprocess.run(command, check=True, capture_output=True, timeout=100)
+    papermill.execute_notebook(source, by_papermill, progress_bar=False, kernel_manager_class=OwnPorts)  # pyright: ignore[reportUnknownMemberType]
+    ports = f"--ExecutePreprocessor.kernel_manager_class={OwnPorts.__module__}.{OwnPorts.__name__}"
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", ports, source, "--output", by_nbconvert]
+    subprocess.run(command, check=True, capture_output=True, timeout=100, env={**os.environ, "PYTHONPATH": str(ROOT)})
     for file in (by_papermill, by_nbconvert):
         read: Any = nbformat.read(file, as_version=4)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         assert_saved(Saved(read))

@@ -109,7 +109,7 @@ def test_it_runs_on_the_main_thread_whatever_the_cell_does(front: Front, page: P
 def test_while_another_cell_is_busy_it_waits_and_says_so(front: Front, page: Page) -> None:
     front.run("agent = agent_for(call('insert', {'price': 1}))")
     busy = front.execute("run = aw.chat(agent, 'insert'); time.sleep(1.5); print(done)")
-    front.wait_for(lambda _: words(page) != [])
+    front.wait_until(lambda: words(page) != [])
     assert words(page) == ["for the main thread, which is busy"]
     front.wait(busy)
     assert front.text(busy).endswith("[]\n")
@@ -129,7 +129,7 @@ def test_a_stop_while_it_waits_takes_it_back_and_it_is_never_executed(front: Fro
     if not front.has_subshells:  # ipykernel 6 hears no click while a foreign cell is busy
         lines.insert(1, "threading.Timer(1, run.stop).start()")
     busy = front.execute("\n".join(lines))
-    front.wait_for(lambda _: words(page) != [])
+    front.wait_until(lambda: words(page) != [])
     if front.has_subshells:
         page.stop()
     front.wait(busy)

@@ -47,7 +47,9 @@ export function setText(node: Node, text: string): void {
 }
 
 export function show(element: HTMLElement, shown: boolean): void {
-  element.hidden = !shown;
+  if (element.hidden === shown) {
+    element.hidden = !shown; // written in vain, it would have its style computed in each frame
+  }
 }
 
 /** Whether the keyboard is in there. In a shadow root too: marimo has one. */

@@ -169,13 +169,15 @@ export class MarkdownStream {
     return this.#open;
   }
 
-  /** Where the next block belongs. One that is closed costs the page nothing out of sight: it must have been drawn whole before. */
+  /** Where the next block belongs. */
   #stretch(): Element {
     const last = this.root.lastElementChild;
     if (last && last.childElementCount < STRETCH && !this.#goesOn) {
       return last;
     }
-    last?.previousElementSibling?.classList.add("aw-closed");
+    if (last) {
+      closeOnceDrawn(last);
+    }
     const next = h("div", this.#goesOn ? { class: `aw-goes-on aw-of-${this.#goesOn}` } : {});
     this.#goesOn = "";
     this.root.append(next);
@@ -195,6 +197,15 @@ export class MarkdownStream {
     }, left);
     return true;
   }
+}
+
+/** Closed, a stretch costs the page nothing while it is out of sight: with the height that it had, so it must have had one. */
+function closeOnceDrawn(stretch: Element): void {
+  const drawn = new ResizeObserver(() => {
+    drawn.disconnect();
+    requestAnimationFrame(() => stretch.classList.add("aw-closed"));
+  });
+  drawn.observe(stretch);
 }
 
 /** The text from which these were read. */
