@@ -59,6 +59,8 @@ def test_what_is_out_of_sight_has_the_height_that_it_has_in_sight_so_that_nothin
     for load in ("streamed", "reloaded"):
         expect(notebook.output(1).locator(".aw-chip")).to_have_text("done", timeout=20_000)
         expect(notebook.output(1).locator(".aw-md")).to_contain_text("w2999")
+        stretches = notebook.output(1).locator(".aw-md > div").count()
+        expect(notebook.output(1).locator(".aw-md > .aw-closed")).to_have_count(stretches - 1)
         out_of_sight = notebook.page.evaluate(HEIGHTS)
         assert len(out_of_sight) > 8, load
         notebook.page.add_style_tag(content=".aw-card .aw-md > .aw-closed { content-visibility: visible }")
