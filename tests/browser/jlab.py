@@ -17,10 +17,8 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -33,6 +31,8 @@ from typing import Any, Literal, Self
 
 import nbformat
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect, sync_playwright
+
+from tests.kernel.fakefront import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = "under-test"
@@ -326,15 +326,6 @@ def _cell(source: str) -> dict[str, Any]:
 def _write_json(path: Path, value: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value))
-
-
-def free_port() -> int:
-    """A port on loopback that nobody has taken, and that the system gives to no client until the server is up."""
-    while True:
-        port = 30_000 + secrets.randbelow(2_768)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _chromium() -> str:

@@ -81,9 +81,7 @@ def words(text: str) -> list[str]:
 
 
 def in_order(text: str) -> bool:
-    """Of the last one only a part may be drawn yet."""
-    whole = words(text)[:-1]
-    return whole == [f"word{n}" for n in range(len(whole))]
+    return words(text) == [f"word{n}" for n in range(len(words(text)))]
 
 
 @pytest.mark.parametrize("waits", ["await run", "run.wait()", "pass"])
@@ -141,12 +139,8 @@ def test_deny_with_a_reason_that_the_model_reads_word_for_word(themed: Lab) -> N
 
 
 def test_approve_executes_the_call_once_even_when_clicked_twice(lab: Lab) -> None:
-    notebook = opened(
-        lab,
-        "approve",
-        ASKS,
-        "print(executed, [m['content'] for m in deleter.model.requests[-1].messages if m['role'] == 'tool'])",
-    )
+    results = "[m['content'] for m in deleter.model.requests[-1].messages if m['role'] == 'tool']"
+    notebook = opened(lab, "approve", ASKS, f"print(executed, {results})")
     notebook.run_cell(1)
     button(card(notebook, 1), "Approve").dblclick()
     ended(notebook, 1, "done")
@@ -178,7 +172,7 @@ def test_a_reload_in_mid_run_shows_the_same_text_and_a_stop_that_works(lab: Lab)
     notebook.reload(wait=False)
     shown = card(notebook, 1)
     expect(shown).to_contain_text("word60", timeout=20_000)
-    assert in_order(shown.inner_text())
+    assert in_order(shown.inner_text().rpartition("word")[0])  # of the last one only a part may be drawn yet
     button(shown, "Stop").click()
     ended(notebook, 1, "stopped")
     notebook.run_cell(2)

@@ -45,9 +45,8 @@ def kernels(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Lab]:
 def others_answer(notebook: Notebook) -> None:
     """Other people's widgets are there and do what they do."""
     widgets = notebook.output(1)
-    assert (
-        widgets.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
-    )  # it came as a binary buffer
+    width = "image => image.decode().then(() => image.naturalWidth)"
+    assert widgets.locator("img").evaluate(width) == 1  # it came as a binary buffer
     widgets.get_by_role("button", name="click").click()
     expect(widgets.get_by_role("button")).to_have_text("clicked 1")
     widgets.locator(".widget-readout").fill("42")

@@ -22,8 +22,9 @@ from typing import Any, Self
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, ViewportSize, expect
 
-from tests.browser.jlab import ROOT, free_port
+from tests.browser.jlab import ROOT
 from tests.conftest import environment
+from tests.kernel.fakefront import free_port
 
 VIEWPORT: ViewportSize = {"width": 1100, "height": 1300}
 

@@ -349,14 +349,20 @@ class _OneSpec(KernelSpecManager):
         return self._spec
 
 
+def free_port() -> int:
+    """A port on loopback that nobody has taken, of those of this process."""
+    while True:
+        port = secrets.choice(PORTS)  # not from `random`: two test processes may have seeded it alike
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+
+
 def _free_ports() -> dict[str, Any]:
     """Arguments of a ``KernelManager``: five ports that nobody has."""
     free: set[int] = set()
     while len(free) < 5:
-        port = secrets.choice(PORTS)  # not from `random`: two test processes may have seeded it alike
-        with socket.socket() as tried, contextlib.suppress(OSError):
-            tried.bind(("127.0.0.1", port))
-            free.add(port)
+        free.add(free_port())
     names = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
     return {"cache_ports": False, **dict(zip(names, free, strict=True))}
 

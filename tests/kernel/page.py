@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from agent_widgets.wire import fingerprint
@@ -64,19 +63,19 @@ class Page:
     @property
     def run_id(self) -> str:
         """The newest run of the card."""
-        self._wait(lambda: bool(self.card.state["snapshot"].get("runs")))
+        self._front.wait_until(lambda: bool(self.card.state["snapshot"].get("runs")))
         return self.card.state["snapshot"]["runs"][-1]["run_id"]
 
     def settle(self) -> dict[str, Any]:
         """Wait until the run has ended, and give its transcript."""
-        self._wait(lambda: any(state in ENDED for state in self.states()[-1:]))
+        self._front.wait_until(lambda: any(state in ENDED for state in self.states()[-1:]))
         return self.transcript()
 
     def transcript(self) -> dict[str, Any]:
         """The transcript as the kernel tells it to a page that has just come."""
         before = len(self._fulls())
         self.send("hello", have=-1, page="late")
-        self._wait(lambda: len(self._fulls()) > before)
+        self._front.wait_until(lambda: len(self._fulls()) > before)
         return self._fulls()[-1]["runs"][-1]["transcript"]
 
     def _fulls(self) -> list[dict[str, Any]]:
@@ -109,11 +108,11 @@ class Page:
 
     def wait_for_text(self) -> None:
         """Until the model has said something."""
-        self._wait(lambda: bool(self.texts()))
+        self._front.wait_until(lambda: bool(self.texts()))
 
     def wait_for_messages(self, kind: str, count: int = 1) -> None:
         """Until the card was sent ``count`` messages of a kind."""
-        self._wait(lambda: len([m for m in list(self.card.custom) if m["kind"] == kind]) >= count)
+        self._front.wait_until(lambda: len([m for m in list(self.card.custom) if m["kind"] == kind]) >= count)
 
     def send(self, kind: str, *, subshell: str | None = None, command_id: str | None = None, **fields: Any) -> str:
         """Press a button. The id of the request is given back."""
@@ -131,6 +130,3 @@ class Page:
         call = next(block for block in self.transcript()["message"]["content"] if block.get("state") == "asking")
         seen = fingerprint(call["name"], call["input"])
         return self.send("decide", call_id=call["id"], fingerprint=seen, decision=decision, reason=reason)
-
-    def _wait(self, true: Callable[[], bool]) -> None:
-        self._front.wait_until(true)
